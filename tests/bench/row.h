@@ -46,10 +46,8 @@ struct bench_row {
 		.what = what_, .dtype = DTYPE_##type, .rank = rank_, .shape = { shape_ }, __VA_ARGS__ \
 	}
 #define DIMS(...) __VA_ARGS__
-#define SAME(...)                                                                                \
-	.before = { __VA_ARGS__ }, .after = { __VA_ARGS__ } /* the same margins before and after \
-	                                                     */
-#define RAGGED .ragged = true
+#define SAME(...) .before = { __VA_ARGS__ }, .after = { __VA_ARGS__ } /* equal margins */
+#define RAGGED    .ragged = true
 
 /* A row of rank 2; further members, such as a permutation, may follow. */
 #define CONVERT(type, to_, name, a, b, ...) \

@@ -22,8 +22,8 @@
 
 #define DEFAULT_CASES 1500
 #define MOST_MOVES    48
-#define PROBES        5000 /* a millisecond apart */
-#define SIDES         2    /* device, host */
+#define PROBES        5000 /* probes, one a millisecond */
+#define SIDES         2    /* device and host */
 
 static struct engine *engine;
 static struct engine_owner owner;
@@ -33,8 +33,8 @@ static unsigned char *had, *has, *source;
 static int wakeups;
 static bool is_done;
 
-/* ---- The engine ------------------------------------------------------------------------------------------
- */
+/* ---- The engine
+ * ------------------------------------------------------------------------------------------ */
 
 static void wake(void *arg)
 {
@@ -130,8 +130,8 @@ static void close_all(void)
 	free(source);
 }
 
-/* ---- Cases -----------------------------------------------------------------------------------------------
- */
+/* ---- Cases
+ * ----------------------------------------------------------------------------------------------- */
 
 struct work {
 	struct transform transform;
@@ -237,8 +237,7 @@ static bool try_batch(uint64_t seed)
 	return good || complain(seed, "a batch went wrong", NULL);
 }
 
-/* Whether the engine gives a sign of life, between jobs and beside them. */
-/* The parts of one transform are a batch. */
+/* Runs the parts of one transform as a batch. */
 static bool try_split(uint64_t seed)
 {
 	static struct work work[SPLIT_MAX_PARTS];
@@ -293,7 +292,8 @@ static bool answers(void)
 	return false;
 }
 
-/* As transforms.c: with as few blocks as this, each of a bounded kernel has several tiles. */
+/* Replaces the occupancy query, as in transforms.c: with so few blocks, each block of a bounded kernel has
+ * several tiles. */
 static CUresult CUDAAPI one_block(int *ret, CUfunction function, int threads, size_t shared)
 {
 	(void)function, (void)threads, (void)shared;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boxes are drawn along the runs of either side, so that most of them are not refused. */
+/* Boxes are drawn along the contiguous runs of either side, so that most of them are accepted. */
 #include "random_tile.h"
 
 #include "kernels/cuda/strategy/permute_plan.h"
@@ -8,9 +8,9 @@
 #include "tests/support/oracle.h"
 
 #define TRIES      20
-#define MOST_TILES 300 /* softgpu takes its time for each */
+#define MOST_TILES 300 /* most tiles of a grid, since softgpu takes long for each */
 
-/* Whole dimensions, and then some indices of the next. */
+/* Takes whole dimensions, and then some indexes of the next one. */
 static void draw_run(uint64_t *state, const struct permute_chain *chain, const struct loop_nest *nest,
                      struct permute_box *box)
 {
@@ -40,7 +40,7 @@ static struct permute_box draw_box(uint64_t *state, const struct permute_sides *
 	return box;
 }
 
-/* First what few boxes suit. */
+/* Tries first the kinds that suit only a few boxes. */
 static enum permute_how draw_how(uint64_t *state, const struct loop_nest *nest, int tries)
 {
 	if (tries < TRIES / 4)
@@ -56,7 +56,7 @@ bool random_tile_plan(uint64_t *state, const struct transform *transform, const 
 	struct permute_sides sides;
 	struct loop_nest nest;
 
-	plan_init(ret, transform, facts); /* for the fill */
+	plan_init(ret, transform, facts); /* provides the plan of the border */
 	if (ret->tma.strategy == STRATEGY_none || !loop_nest_window(&nest, transform, facts->align))
 		return false;
 	if (facts->align < nest.element)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of many axes that nobody chose: whatever box the kernels accept, they have to move. */
+/* Random tiles of several axes: the kernels have to move any box that they accept. */
 #ifndef TESTS_GPU_RANDOM_TILE_H
 #define TESTS_GPU_RANDOM_TILE_H
 
@@ -9,8 +9,9 @@
 #include "kernels/cuda/strategy/plan.h"
 #include "kernels/transform/transform.h"
 
-/* A plan that moves the transform by random tiles, border included; state: as oracle_random takes it. false:
- * none of the boxes that were drawn can be a tile, as where nothing is read. */
+/* Makes a plan that moves the transform by random tiles, including its border; state is as oracle_random
+ * takes it. Returns false if none of the boxes drawn can be a tile, for instance if the transform reads
+ * nothing. */
 bool random_tile_plan(uint64_t *state, const struct transform *transform, const struct plan_facts *facts,
                       struct plan *ret);
 

@@ -22,7 +22,7 @@
 struct span {
 	CUdeviceptr start;
 	uint64_t chunk;
-	size_t n; /* mapped, from start on */
+	size_t n; /* chunks mapped, from start on */
 	size_t room;
 };
 
@@ -96,7 +96,7 @@ static void *at(CUdeviceptr address)
 	return (void *)(uintptr_t)address;
 }
 
-/* The region, and the microseconds that it took. */
+/* Registers the range and sets *ret_us to the time that it took. */
 static tma_region *registered(const struct span *span, double *ret_us)
 {
 	tma_region *region = NULL;
@@ -114,7 +114,8 @@ static uint32_t word_at(uint64_t i, uint32_t seed)
 	return (uint32_t)(i * 2654435761u) + seed;
 }
 
-/* All of the range as rows of COLUMNS words, transposed into another one. */
+/* Transposes all of the range, as rows of COLUMNS words, into another range. Returns whether the result is
+ * right. */
 static bool transposes(const struct span *span, tma_region *region, uint32_t seed)
 {
 	const uint64_t words = span->n * span->chunk / sizeof(uint32_t);
@@ -149,7 +150,7 @@ static bool transposes(const struct span *span, tma_region *region, uint32_t see
 	return same;
 }
 
-/* Nanoseconds of a search, somewhere in the range each time. */
+/* Returns the time of a search at a varying address of the range. */
 static double find_ns(const struct span *span, bool *ret_right)
 {
 	const uint64_t bytes = span->n * span->chunk;
@@ -174,7 +175,7 @@ static uint64_t id_of(CUdeviceptr address)
 	return id;
 }
 
-/* One chunk is given back, and another one lies at its address. */
+/* Frees one chunk and maps another one at its address. */
 static void reuse(const struct span *span, tma_region *region)
 {
 	const CUdeviceptr chunk = span->start + span->n / 2 * span->chunk;
@@ -222,7 +223,7 @@ static void run(uint64_t chunk, uint64_t bytes)
 
 /* ---- Pools ------------------------------------------------------------------------------------------- */
 
-/* Entry points that the engine does not use. */
+/* Looks up entry points that the engine does not use. */
 #define ENTRY(name) __typeof__(&name) name##_entry = dlsym(driver.library, #name)
 
 static CUmemoryPool new_pool(void)
@@ -239,7 +240,7 @@ static CUmemoryPool new_pool(void)
 	return pool;
 }
 
-/* As a span of one chunk. */
+/* Returns an allocation as a span of one chunk. */
 static struct span allocate(CUmemoryPool pool, uint64_t bytes)
 {
 	struct span span = { .chunk = bytes, .n = 1, .room = 1 };

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU, the launcher and a stream: what the hardware tests and the benchmark share. They drive the kernels
- * as the engine does, without an engine, a daemon or a library beyond the driver's; on the stand-in driver
- * too.
- *
- * Failures of the rig itself end the program with one line on stderr.
- */
+/* A GPU, the launcher and a stream, which the hardware tests and the benchmark share. They run the kernels as
+ * the engine does, but without an engine or a daemon, and need no library except the driver's, for which the
+ * stand-in will do. A failure of the rig itself ends the program with one line on stderr. */
 #ifndef TESTS_GPU_RIG_H
 #define TESTS_GPU_RIG_H
 
@@ -20,16 +17,16 @@ struct rig {
 	struct map_cache maps;
 	struct launcher launcher;
 	CUstream stream;
-	CUdeviceptr magnitudes; /* between two passes (launch/launch.h) */
+	CUdeviceptr magnitudes; /* memory for what the first of two passes computes (launch/launch.h) */
 };
 
-/* which: as device_open takes it. false when there is no GPU, *err says why. */
+/* Which is as device_open takes it. Returns false if there is no GPU; *err says why. */
 bool rig_open(struct rig *rig, const char *which, struct error *err);
 void rig_close(struct rig *rig);
 
 __attribute__((format(printf, 1, 2), noreturn)) void rig_die(const char *format, ...);
 
-/* Ends the program when a driver call fails. */
+/* Makes a driver call; ends the program if it fails. */
 #define rig_call(function, arguments)                                 \
 	do {                                                          \
 		struct error rig_error;                               \
@@ -40,12 +37,13 @@ __attribute__((format(printf, 1, 2), noreturn)) void rig_die(const char *format,
 CUdeviceptr rig_new(size_t size);
 void rig_free(CUdeviceptr memory);
 
-/* Facts, and the plan, for bases of these addresses. */
+/* Return the facts, and the plan, for tensors at these addresses. */
 struct plan_facts rig_facts(const struct rig *rig, uint64_t dst, uint64_t src);
 void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t dst, uint64_t src,
               struct plan *ret);
 
-/* Puts it on the stream. scale: of one that converts by a number; scales: where one with amax writes them. */
+/* Launches the transform on the stream. scale is for a conversion by a number; scales is where a conversion
+ * with amax writes its scales. */
 void rig_launch(struct rig *rig, const struct transform *transform, const struct plan *plan, uint64_t dst,
                 uint64_t src, double scale, uint64_t scales);
 

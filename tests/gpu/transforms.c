@@ -26,7 +26,8 @@
 
 /* ---- Aligned cases --------------------------------------------------------------------------------- */
 
-/* Strides of a C-order tensor whose rows may have a gap that keeps them aligned. Returns elements spanned. */
+/* Sets strides of a C-order tensor whose rows may have a gap that keeps them aligned. Returns the elements
+ * spanned. */
 static int64_t aligned_strides(uint64_t *state, int rank, const int64_t *shape, int64_t chunk, int64_t *ret)
 {
 	int64_t step = 1;
@@ -67,8 +68,8 @@ static void aligned_case(uint64_t seed, struct oracle_case *c)
 		spec->perm[d] = spec->perm[other];
 		spec->perm[other] = kept;
 	}
-	/* The source's innermost dimension, and the one that becomes the destination's, are whole chunks
-	 * mostly. */
+	/* The source's innermost dimension, and the one that becomes the destination's, mostly are whole
+	 * chunks. */
 	for (int d = 0; d < rank; d++) {
 		bool inner = d == rank - 1 || d == spec->perm[rank - 1];
 		int64_t most = inner ? 300 : 20;
@@ -195,8 +196,8 @@ struct bench {
 	uint64_t families[FAMILY_COUNT];
 	uint64_t routes[STRATEGY_COUNT];
 	uint64_t patched;
-	uint64_t tiles[PERMUTE_HOWS];    /* random ones */
-	uint64_t others[STRATEGY_COUNT]; /* alternatives */
+	uint64_t tiles[PERMUTE_HOWS];    /* random tiles by kind */
+	uint64_t others[STRATEGY_COUNT]; /* alternative plans by strategy */
 	struct alternatives alternatives;
 };
 
@@ -229,7 +230,7 @@ static bool move_within(struct bench *bench, struct oracle_case *c, const struct
 	return true;
 }
 
-/* Twice: before is the destination as it was. */
+/* Moves twice, with and without a limit of multiprocessors. before holds the destination's original bytes. */
 static bool move(struct bench *bench, struct oracle_case *c, const struct transform *transform,
                  const struct plan *plan, uint64_t dst, uint64_t src, const uint8_t *before)
 {
@@ -248,7 +249,7 @@ static bool move(struct bench *bench, struct oracle_case *c, const struct transf
 	return good;
 }
 
-/* Makes an alternative the plan; false: there is none. */
+/* Makes an alternative the plan. Returns false if there is none. */
 static bool take_alternative(struct bench *bench, uint64_t *state, const struct transform *transform,
                              const struct plan_facts *facts, struct plan *plan)
 {
@@ -327,8 +328,8 @@ static void print_routes(const char *what, const uint64_t *n)
 	       what, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11]);
 }
 
-/* Cases are small: with as few blocks as this, each block of kernels whose grids are bounded by what a
- * multiprocessor holds has several tiles. */
+/* Replaces the driver's occupancy query. Cases are small; with so few resident blocks, each block of a kernel
+ * whose grid depends on occupancy has several tiles. */
 static CUresult CUDAAPI one_block(int *ret, CUfunction function, int threads, size_t shared)
 {
 	(void)function, (void)threads, (void)shared;

@@ -26,7 +26,7 @@
 #include "tests/support/oracle.h"
 
 #define WARM_UPS 2
-#define LEAST    3 /* runs of a row, then as many as fit */
+#define LEAST    3 /* least runs of a row; more if they fit */
 #define MOST     101
 #define ROW_NS   2e9
 #define SETS     4
@@ -41,7 +41,8 @@ struct row {
 	enum place dst, src;
 	uint32_t n;
 	uint32_t bytes;
-	bool permuted; /* [16, 8, 128] to [8, 16, 128] of 2 bytes, as often as it takes */
+	/* Permutes [16, 8, 128] to [8, 16, 128] elements of 2 bytes, repeated to fill the block. */
+	bool permuted;
 };
 
 static const struct row rows[] = {
@@ -90,12 +91,13 @@ static double now_ns(void)
 
 /* ---- Memory ---------------------------------------------------------------------------------------- */
 
-/* Room for the largest row, and the two hold the same; host memory is pinned. What is read never changes. */
+/* Memory for the largest row, with the same contents on both sides; host memory is pinned. What is read never
+ * changes. */
 static struct side {
-	CUdeviceptr address[2]; /* by place */
+	CUdeviceptr address[2]; /* by index of the place */
 	char *host;
 } from, to;
-static CUdeviceptr busy[2]; /* a copy of what keeps the device at work */
+static CUdeviceptr busy[2]; /* source and destination of the copy that keeps the device busy */
 static size_t room, busy_bytes;
 
 static void fill(char *data, size_t size)
@@ -103,7 +105,7 @@ static void fill(char *data, size_t size)
 	uint64_t seed = 1;
 
 	for (size_t at = 0; at < size; at += 8) {
-		/* Most is made of its place: the time goes into the rows. */
+		/* Most words depend only on their position, which saves the time of random ones. */
 		const uint64_t word = at % 512 ? at * 0x9e3779b97f4a7c15 : oracle_random(&seed);
 
 		memcpy(data + at, &word, 8);
@@ -155,15 +157,15 @@ static void close_memory(void)
 
 /* ---- A row ----------------------------------------------------------------------------------------- */
 
-/* A row's blocks: set s of the indexed side are index[s * n] and those that follow; the other side's are
- * block s * n and those that follow. */
+/* A row's blocks. Set s of the indexed side is index[s * n] to index[s * n + n - 1]; on the other side it is
+ * blocks s * n to s * n + n - 1. */
 struct turn {
 	struct row row;
 	uint64_t dst, src;
 	int32_t *index;
 	struct transform_spec spec;
 	struct transform transform;
-	struct copies copies; /* of the set at hand */
+	struct copies copies; /* the copies of the current set */
 	struct plan plan;
 };
 
@@ -224,7 +226,7 @@ static void dismiss(struct turn *turn)
 	free(turn->copies.size);
 }
 
-/* Blocks of the set: entry i's on both sides. */
+/* Return the block of entry i of the set on either side. */
 static uint32_t dst_block(const struct turn *turn, int set, uint32_t i)
 {
 	const uint32_t at = (uint32_t)set * turn->row.n + i;
@@ -287,7 +289,7 @@ static void lay_list(struct block_list *list, const int32_t *index, uint32_t n)
 	list->number_bytes = sizeof *index;
 }
 
-/* As the engine does it: the list in the launch, or on the upload buffer. */
+/* Launches as the engine does: with the list in the arguments, or in the upload buffer. */
 static void run_list(struct turn *turn, int set, bool plain)
 {
 	const struct row *row = &turn->row;
@@ -365,7 +367,7 @@ static void is_right_block(const struct turn *turn, int set, uint32_t i, bool pl
 		        plain ? "plain" : "planned");
 }
 
-/* What it makes of a destination that held something else. */
+/* Checks the result in a destination that held other bytes before. */
 static void check(struct turn *turn, int set, bool plain)
 {
 	const size_t all = (size_t)turn->row.n * SETS * turn->row.bytes;
@@ -386,7 +388,7 @@ static void check(struct turn *turn, int set, bool plain)
 
 enum way { PLANNED, PLAIN, COPY, LOOP, OWN_BATCH, WAYS };
 
-/* By the host's clock; and of the first by the device's. */
+/* Times by the host's clock; for the first two ways also by the device's. */
 struct times {
 	double ns[WAYS][MOST];
 	double device[COPY + 1][MOST];
@@ -418,7 +420,7 @@ static void run_way(struct turn *turn, enum way way, int set)
 	}
 }
 
-/* Behind a copy that keeps the device at work while this is put on the stream. */
+/* Measures behind a copy that keeps the device busy while this is enqueued. */
 static double device_ns(struct turn *turn, enum way way, int set)
 {
 	float ms;
@@ -491,7 +493,8 @@ static void print(const struct row *row, struct times *times, int runs)
 static void time_run(struct turn *turn, int run, struct times *times)
 {
 	for (int k = 0; k < WAYS; k++) {
-		const int way = (run + k) % WAYS; /* each is first, and behind each, as often */
+		/* Each way is first, and follows each other way, equally often. */
+		const int way = (run + k) % WAYS;
 		const int set = (run + way) % SETS;
 
 		if (!has_way(&turn->row, (enum way)way))

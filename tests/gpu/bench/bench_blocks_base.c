@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuMemcpyBatchAsync came with CUDA 12.8, and its first form is asked for: later drivers have it too. */
+/* cuMemcpyBatchAsync was introduced in CUDA 12.8. Its first version is used, which later drivers provide as
+ * well. */
 #include "bench_blocks_base.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the driver has for many copies: the same by a loop, and by its own batch where it has one. */
+/* The driver's ways to make many copies: a loop of calls, and its own batch call, if it has one. */
 #ifndef TESTS_GPU_BENCH_BENCH_BLOCKS_BASE_H
 #define TESTS_GPU_BENCH_BENCH_BLOCKS_BASE_H
 
@@ -15,13 +15,13 @@ struct copies {
 	size_t n;
 };
 
-/* cuMemcpyAsync for each. */
+/* Copies with a cuMemcpyAsync for each block. */
 void base_loop(const struct copies *copies, CUstream stream);
 
-/* NULL, or why there is no cuMemcpyBatchAsync. */
+/* Returns NULL, or why there is no cuMemcpyBatchAsync. */
 const char *base_batch_missing(void);
 
-/* By one cuMemcpyBatchAsync. */
+/* Copies with one cuMemcpyBatchAsync. */
 void base_batch(const struct copies *copies, CUstream stream);
 
 #endif

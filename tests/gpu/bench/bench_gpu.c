@@ -22,7 +22,7 @@
 
 /* ---- Time ------------------------------------------------------------------------------------------- */
 
-/* The calls of a run, and an event after them. */
+/* Enqueues the calls of a run, and an event after them. */
 static void enqueue_calls(struct turn *turn, void (*call)(struct turn *turn), CUevent after)
 {
 	for (int i = 0; i < turn->calls; i++)
@@ -30,8 +30,8 @@ static void enqueue_calls(struct turn *turn, void (*call)(struct turn *turn), CU
 	rig_call(cuEventRecord, (after, turn_rig.stream));
 }
 
-/* Waits for the run; false: the device had begun before the host had enqueued all of it, and there can be
- * more leads. */
+/* Waits for the run. Returns false if the device had begun before the host had enqueued all of it and more
+ * leads are possible. */
 static bool wait_for_run(struct turn *turn)
 {
 	const bool was_ahead = driver.cuEventQuery(turn->event[0]) == CUDA_ERROR_NOT_READY;
@@ -43,7 +43,7 @@ static bool wait_for_run(struct turn *turn)
 	return false;
 }
 
-/* The copy, the plan, and the chosen one if it is another. */
+/* Runs the copy, the plan, and the chosen plan if that is another one. */
 static bool run_all(struct turn *turn)
 {
 	const struct plan *plan = turn->plan;
@@ -59,7 +59,7 @@ static bool run_all(struct turn *turn)
 	return wait_for_run(turn);
 }
 
-/* Nanoseconds a call. */
+/* Returns nanoseconds per call. */
 static double elapsed_ns(const struct turn *turn, CUevent start, CUevent end)
 {
 	float ms;
@@ -89,7 +89,7 @@ static void time_runs(struct turn *turn, struct report_row *ret)
 
 /* ---- Trials ----------------------------------------------------------------------------------------- */
 
-/* A run of the plan by itself; 0: the host was late. */
+/* Returns the time of a run of the plan by itself; 0 if the host was late. */
 static uint64_t time_plan(struct turn *turn)
 {
 	turn_lead(turn);
@@ -100,7 +100,7 @@ static uint64_t time_plan(struct turn *turn)
 /* Makes the fastest of the alternatives the plan. Each is checked before it is timed. */
 static int settle(struct turn *turn, struct error *err)
 {
-	bool is_checked[PLAN_ALTERNATIVES] = { true }; /* the chosen one was the row's */
+	bool is_checked[PLAN_ALTERNATIVES] = { true }; /* the chosen plan has been checked with the row */
 	struct trials trials;
 
 	trials_init(&trials, (uint32_t)turn->alternatives.n);
@@ -126,7 +126,7 @@ static void explain_one(const struct turn *turn, const struct plan *plan, char *
 	explain_plan(&explanation, text, size);
 }
 
-/* Explains the plan, and names the one predicted to be the fastest if it is another. */
+/* Explains the plan, and names the one predicted to be the fastest if that is another. */
 static void explain(const struct turn *turn, char *text, size_t size)
 {
 	size_t len;

@@ -32,8 +32,9 @@ enum place { DEVICE, HOST };
 static const struct row {
 	enum what what;
 	enum place dst, src;
-	uint32_t n, bytes; /* of a list */
-	bool permuted;     /* [16, 8, 128] to [8, 16, 128] of 2 bytes, as often as it takes */
+	uint32_t n, bytes; /* blocks of a list, and bytes of each */
+	/* Permutes [16, 8, 128] to [8, 16, 128] elements of 2 bytes, repeated to fill the block. */
+	bool permuted;
 } rows[] = {
 	{ GATHER, DEVICE, HOST, 8192, 4 << 10, false },
 	{ GATHER, DEVICE, HOST, 8192, 16 << 10, false },
@@ -59,15 +60,15 @@ static const struct row {
 static struct engine *engine;
 static struct engine_owner owner;
 static struct engine_stream *stream;
-static struct engine_memory *to[2], *from[2]; /* by place */
+static struct engine_memory *to[2], *from[2]; /* by index of the place */
 static char *expected, *got;
 static uint32_t one_in = 1;
 static uint64_t room;
 static int wakeups;
 static bool is_done;
 
-/* ---- The engine ------------------------------------------------------------------------------------------
- */
+/* ---- The engine
+ * ------------------------------------------------------------------------------------------ */
 
 static void wake(void *arg)
 {
@@ -150,16 +151,16 @@ static void close_all(void)
 	engine_close(engine);
 }
 
-/* ---- Rows ------------------------------------------------------------------------------------------------
- */
+/* ---- Rows
+ * ------------------------------------------------------------------------------------------------ */
 
 struct work {
 	struct engine_job job;
 	struct transform transform;
 	struct engine_blocks blocks;
 	int32_t index[8192];
-	int64_t side;   /* of a transpose */
-	uint64_t bytes; /* one way */
+	int64_t side;   /* side of a transpose */
+	uint64_t bytes; /* bytes moved one way */
 };
 
 static void set_spec(struct transform_spec *spec, int rank, const int64_t *shape, const int64_t *perm,
@@ -177,7 +178,7 @@ static void set_spec(struct transform_spec *spec, int rank, const int64_t *shape
 	tensor_layout_init(&spec->dst, dtype, rank, made, NULL, "dst", &err);
 }
 
-/* All blocks, each once, in an order that leaps. */
+/* Lists all blocks once, in an order that jumps. */
 static void set_list(struct work *work, const struct row *row)
 {
 	const uint32_t n = row->n / one_in > 0 ? row->n / one_in : 1;

@@ -19,7 +19,7 @@
 #define WARM_UP  200
 #define DEPTH    32 /* tickets under way */
 
-#define EXPLAINED 20 /* runs before explain is asked */
+#define EXPLAINED 20 /* runs before explain is called */
 
 struct latency {
 	const char *name;
@@ -99,8 +99,8 @@ static double explained_us(const tma_document *plan, const char *key)
 	return (double)tma_document_int(tma_document_find(plan, key)) / 1e3;
 }
 
-/* The first runs bring code and tensor maps; explain takes the median of the last ones. What is small is in
- * the L2 by then, which is not predicted. */
+/* The first runs load code and tensor maps; explain takes the median of the last ones. Small tensors are in
+ * the L2 by then, which the prediction does not take into account. */
 static void explain(struct rig *rig, tma_client *client, int64_t n)
 {
 	struct transpose work;

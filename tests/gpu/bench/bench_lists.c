@@ -19,14 +19,14 @@
 #define WARM_UP 3
 #define RUNS    41
 #define TURNS   7
-#define DEPTH   16 /* under way */
+#define DEPTH   16 /* requests under way */
 #define MOST    8192
-#define SPREAD  2 /* times as many blocks to pick from */
+#define SPREAD  2 /* blocks in the pool for each block that is picked */
 
 static const struct row {
 	uint32_t n;
 	uint32_t bytes;
-	bool swapped; /* [16, 8, 128] to [8, 16, 128] of 2 bytes */
+	bool swapped; /* permutes [16, 8, 128] to [8, 16, 128] elements of 2 bytes */
 } rows[] = {
 	{ 8192, 4 << 10, false },  { 8192, 16 << 10, false }, { 8192, 32 << 10, false },
 	{ 8192, 64 << 10, false }, { 8192, 32 << 10, true },  { 256, 32 << 10, false },
@@ -45,10 +45,10 @@ static void must(tma_client *client, int r)
 		die(tma_last_error(client));
 }
 
-/* ---- Memory ----------------------------------------------------------------------------------------------
- */
+/* ---- Memory
+ * ---------------------------------------------------------------------------------------------- */
 
-/* The service's, on its device; and the host's that they are filled from and looked at through. */
+/* The service's memory on its device, and host memory to fill and read it. */
 struct memory {
 	tma_client *client;
 	size_t size;
@@ -85,8 +85,8 @@ static void memory_init(struct memory *memory, tma_client *client, size_t size)
 	copy_all(memory, memory->src, memory->host);
 }
 
-/* ---- A row -----------------------------------------------------------------------------------------------
- */
+/* ---- A row
+ * ----------------------------------------------------------------------------------------------- */
 
 struct work {
 	struct memory *memory;
@@ -147,7 +147,7 @@ static void prepare(struct work *work, struct memory *memory, const struct row *
 		                            .limit = row->n * SPREAD };
 }
 
-/* Where the word of a block of the destination lies in the source's. */
+/* Returns where a word of a destination's block lies in the source's block. */
 static size_t source_word(const struct row *row, size_t word)
 {
 	const size_t run = word / 32, rest = word % 32; /* runs of 128 elements */
@@ -180,7 +180,7 @@ static void submit(struct work *work, enum way way, tma_ticket *ret)
 	                           : tma_submit(client, &work->all, ret));
 }
 
-/* n of them: microseconds of all; *ret is what came of the last one. */
+/* Carries out n requests and returns the microseconds of all. *ret is the result of the last one. */
 static double run_many(struct work *work, enum way way, int n, struct tma_result *ret)
 {
 	tma_client *client = work->memory->client;

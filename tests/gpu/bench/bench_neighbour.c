@@ -61,7 +61,7 @@ static int usage(void)
 	return 2;
 }
 
-/* The program of that name in the folder of this one. */
+/* Returns the path of the program of that name in this program's directory. */
 static const char *beside_this(const char *name)
 {
 	static char path[PATH_MAX];

@@ -24,17 +24,17 @@
 #include "neighbour_compute.h"
 #include "tests/gpu/rig.h"
 
-#define MOST_INLINE 8192 /* entries that fit into a request */
-#define SPREAD      2    /* times as many blocks to pick from */
+#define MOST_INLINE 8192 /* most entries that fit into a request */
+#define SPREAD      2    /* blocks in the pool for each block that is picked */
 #define WARM_UP     2
 
 struct scale {
-	size_t bytes;     /* of a row, at most */
-	size_t entries;   /* likewise */
-	double alone_s;   /* of each way */
-	double beside_s;  /* likewise */
-	double idle_s;    /* for the rate of the compute by itself */
-	double settle_us; /* before that */
+	size_t bytes;     /* most bytes of a row */
+	size_t entries;   /* most entries of a row */
+	double alone_s;   /* seconds for which each way is measured alone */
+	double beside_s;  /* seconds for which each way is measured beside the compute process */
+	double idle_s;    /* seconds for which the compute process is measured by itself */
+	double settle_us; /* pause before that */
 };
 
 static const struct scale full = { 768u << 20, 524288, 0.1, 0.25, 0.1, 50e3 };
@@ -48,8 +48,8 @@ enum way { LIST, TWO, COPY, WAYS };
 static struct bench {
 	const struct scale *scale;
 	tma_client *client;
-	tma_region *pool, *buffer; /* the device's */
-	tma_region *host, *index;  /* shared */
+	tma_region *pool, *buffer; /* device memory */
+	tma_region *host, *index;  /* shared host memory */
 	struct neighbour neighbour;
 } bench;
 
@@ -80,7 +80,7 @@ static uint64_t word_at(size_t i)
 	return i * 0x9e3779b97f4a7c15;
 }
 
-/* The pool has the host's words SPREAD times, one after the other. */
+/* The pool holds the host's words SPREAD times, one after the other. */
 static void memory_init(void)
 {
 	const size_t size = bench.scale->bytes;
@@ -122,7 +122,7 @@ static void shuffle(int32_t *index, uint32_t n)
 	}
 }
 
-/* Between the pool and a side whose blocks follow each other. */
+/* Prepares a list between the pool and a side whose blocks follow each other. */
 static void list_init(struct row *row, struct tma_blocks *list, struct tma_transform *block,
                       const struct tma_tensor *packed)
 {
@@ -196,7 +196,7 @@ static void check_word(uint64_t is, uint64_t has_to_be)
 		rig_die("bench_offload: a block is wrong");
 }
 
-/* Looks at the first and the last word of each block that has come out. */
+/* Checks the first and the last word of each block copied out of the pool. */
 static void check_out(const struct row *row)
 {
 	const int32_t *index = tma_region_data(bench.index);
@@ -215,7 +215,7 @@ static void check_out(const struct row *row)
 		}
 }
 
-/* What goes in has to come out again: the first and the last word of each block. */
+/* Checks blocks copied into the pool by copying them out again: the first and the last word of each. */
 static void check_in(const struct row *row)
 {
 	const size_t words = row->bytes / 8, blocks = (size_t)row->layers * row->n;
@@ -238,7 +238,7 @@ static void check_in(const struct row *row)
 
 struct figure {
 	double rate; /* GB/s */
-	double kept; /* of the compute's rate */
+	double kept; /* fraction of the compute's rate that is kept */
 };
 
 static double rate_of(const struct row *row, enum way way, double seconds)
@@ -315,7 +315,8 @@ static void rows_run(void)
 	       "keeps beside each\n\n"
 	       "| | layers x blocks | alone | two | copy | beside | two | copy | keeps | two | copy |\n"
 	       "|---|---|---|---|---|---|---|---|---|---|---|\n");
-	for (int in = 0; in < 2; in++) /* What comes in changes the pool, which check_out knows. */
+	/* The copies into the pool come last: they change its contents, on which check_out relies. */
+	for (int in = 0; in < 2; in++)
 		for (size_t l = 0; l < layers; l++)
 			for (size_t i = 0; i < sizes; i++)
 				row_run(!in, block_bytes[i], layer_counts[l]);
@@ -329,7 +330,7 @@ static int usage(void)
 	return 2;
 }
 
-/* Returns the path of the program of that name in the folder of this one. */
+/* Returns the path of the program of that name in this program's directory. */
 static const char *beside_this(const char *name)
 {
 	static char path[PATH_MAX];

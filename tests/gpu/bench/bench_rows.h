@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the GPU benchmark moves: a row a line of its table. */
+/* The rows of the GPU benchmark, one a line. */
 #ifndef TESTS_GPU_BENCH_BENCH_ROWS_H
 #define TESTS_GPU_BENCH_BENCH_ROWS_H
 
@@ -66,7 +66,7 @@ static const struct bench_row bench_gpu_rows[] = {
 	    RAGGED),
 	ROW("constant pad of nothing", FLOAT32, 2, DIMS(0, 8192), .before = { 8192, 0 }, .value = 3),
 
-	/* Weights for serving, images for a network. */
+	/* Weights for serving, and images for a network. */
 	CONVERT(FLOAT32, BFLOAT16, "bfloat16", 16384, 8192),
 	CONVERT(FLOAT32, FLOAT16, "float16", 16384, 8192),
 	CONVERT(BFLOAT16, FLOAT8_E4M3FN, "float8_e4m3fn", 32768, 8192, .scale = 0.5),

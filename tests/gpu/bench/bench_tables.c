@@ -17,20 +17,20 @@
 #include "client/tmaclient.h"
 #include "figures.h"
 
-#define LAYERS   160 /* K and V of 80 */
-#define BLOCKS   256 /* of a layer */
+#define LAYERS   160 /* K and V of 80 layers */
+#define BLOCKS   256 /* blocks of a layer */
 #define WARM_UP  3
 #define RUNS     41
 #define REQUESTS 20000
-#define DEPTH    32  /* under way */
-#define PAD      256 /* bytes; a layer is so many times up to 15 behind the start of its region */
+#define DEPTH    32  /* requests under way */
+#define PAD      256 /* bytes; a layer begins up to 15 times this after the start of its region */
 
 enum way { STEPS, LISTED, TABLE, WAYS };
 
 static const char *const way_names[WAYS] = { "steps", "a list", "160 regions" };
 
 static const struct row {
-	uint32_t bytes; /* of a block */
+	uint32_t bytes; /* bytes of a block */
 	bool scatter;
 } rows[] = {
 	{ 4 << 10, false }, { 16 << 10, false }, { 32 << 10, false }, { 16 << 10, true }, { 32 << 10, true }
@@ -52,11 +52,11 @@ static void must(tma_client *client, int r)
 
 static struct memory {
 	tma_client *client;
-	size_t layer_bytes; /* at most */
+	size_t layer_bytes; /* most bytes of a layer */
 	tma_region *pool, *flat,
-	    *host; /* all layers of each: the pools', what is made of them, and the host's view */
-	struct tma_place layers[LAYERS]; /* pools by themselves */
-	int64_t offsets[LAYERS];         /* in one region */
+	    *host; /* all layers of each: those of the pools, those of the results, and the host's copy */
+	struct tma_place layers[LAYERS]; /* pools in separate regions */
+	int64_t offsets[LAYERS];         /* pools in one region */
 	tma_table *table;
 } memory;
 
@@ -104,7 +104,7 @@ static void fill_host(uint64_t times)
 		words[i] = word_at(i) * times;
 }
 
-/* Between the host and the layers, wherever these are. */
+/* Copies between the host and the layers, wherever the layers lie. */
 static void copy_layers(enum way way, bool to_host)
 {
 	for (uint64_t l = 0; l < LAYERS; l++) {
@@ -128,7 +128,7 @@ struct work {
 	struct tma_blocks blocks;
 };
 
-/* n blocks of a layer, of so many in a pool. The pool is the side that the list indexes. */
+/* Prepares a list of n blocks of a layer from a pool of so many. The list indexes the pool's side. */
 static void work_init(struct work *work, enum way way, bool scatter, uint32_t bytes, const int32_t *index,
                       uint32_t n)
 {
@@ -176,7 +176,7 @@ static void shuffle(int32_t *index, uint32_t n)
 	}
 }
 
-/* The blocks that the list names, one after the other, or back where they came from. */
+/* Checks the blocks that the list names, either one after the other or back in their places. */
 static void check(const struct work *work, const int32_t *index, uint32_t n)
 {
 	const size_t words = work->dst.shape[0] / 8, layer_words = memory.layer_bytes / 8;

@@ -22,16 +22,16 @@
 #include "figures.h"
 #include "tests/gpu/rig.h"
 
-#define DEPTH     4 /* launches queued */
-#define WAVES     4 /* blocks of a launch to each multiprocessor */
+#define DEPTH     4 /* launches in the queue */
+#define WAVES     4 /* blocks of a launch for each multiprocessor */
 #define SHARED    (200 << 10)
-#define WORDS     (1 << 24) /* 256 MiB: more than a cache holds */
+#define WORDS     (1 << 24) /* 256 MiB, more than a cache holds */
 #define LAUNCH_US 200.0
-#define TRIED     20 /* launches that tell how long one takes */
+#define TRIED     20 /* launches timed to find out how long one takes */
 #define TRY_STEPS 64
-#define LOOK_US   20 /* between two looks whether a launch has ended */
+#define LOOK_US   20 /* microseconds between two checks whether a launch has ended */
 
-extern const unsigned char compute_image[]; /* compute_image.S */
+extern const unsigned char compute_image[]; /* defined in compute_image.S */
 
 struct compute {
 	struct device device;
@@ -86,7 +86,7 @@ static void launch(struct compute *compute)
 	compute->args.from += (uint64_t)compute->blocks * compute->args.steps * COMPUTE_THREADS;
 }
 
-/* Waits for the first of those under way. */
+/* Waits for the oldest launch under way. */
 static void see(struct compute *compute)
 {
 	CUevent ended = compute->ended[compute->seen % DEPTH];
@@ -105,7 +105,7 @@ static void drain(struct compute *compute)
 		see(compute);
 }
 
-/* So that a launch takes LAUNCH_US. */
+/* Chooses the steps so that a launch takes LAUNCH_US. */
 static void choose_steps(struct compute *compute, bool tiny)
 {
 	double us = 0;
@@ -127,7 +127,8 @@ static void choose_steps(struct compute *compute, bool tiny)
 	compute->page->multiprocessors = compute->device.processors;
 }
 
-/* Whether there is a command, which may wait for it; the end of the input ends the process. */
+/* Reads a command, waiting for one if waits is set. Returns whether there was one. The end of the input ends
+ * the process. */
 static bool told(bool waits, char *ret)
 {
 	struct pollfd in = { .fd = 0, .events = POLLIN };

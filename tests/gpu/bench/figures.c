@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The figures: no state. */
+/* Computes the figures; it keeps no state. */
 #include "figures.h"
 
 #include <stdlib.h>

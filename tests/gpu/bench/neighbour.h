@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of bench_neighbour share: how much they do, and whom they ask. What fails ends the program.
- */
+/* What the parts of bench_neighbour share: sizes and durations, and the connections that they use. A failure
+ * ends the program. */
 #ifndef TESTS_GPU_BENCH_NEIGHBOUR_H
 #define TESTS_GPU_BENCH_NEIGHBOUR_H
 
@@ -9,21 +9,21 @@
 #include "tests/gpu/rig.h"
 
 struct scale {
-	double seconds;  /* of one measurement */
-	double settle_s; /* that the compute goes before something is measured beside it */
-	double idle_s;   /* of a wait for which nothing comes */
-	int warm_up;     /* requests before the first that is measured */
-	int samples;     /* of a latency, at most */
+	double seconds;  /* duration of one measurement */
+	double settle_s; /* how long the compute process runs before something is measured beside it */
+	double idle_s;   /* duration of a wait for a signal that does not come */
+	int warm_up;     /* requests before the first measured one */
+	int samples;     /* most samples of a latency */
 
-	int64_t squares[4];  /* sides: back to back */
-	double back_to_back; /* bytes read and written by those of a side */
-	int64_t long_side;   /* of requests that another connection's pass */
+	int64_t squares[4];  /* sides of the squares that are transposed back to back */
+	double back_to_back; /* bytes read and written by all requests of a side */
+	int64_t long_side;   /* side of the long requests, which those of another connection overtake */
 
-	int64_t call_side;   /* of the one at a time by a call, and by a ring */
-	int64_t short_side;  /* of the other one at a time */
-	int64_t device_side; /* of those between device memory, 4 under way */
-	int64_t host_side;   /* of those between host memory; copies with host memory have as many bytes */
-	uint32_t blocks;     /* of lists */
+	int64_t call_side;   /* side of the square that calls and a ring move one at a time */
+	int64_t short_side;  /* side of the short requests */
+	int64_t device_side; /* side of squares in device memory; 4 are under way */
+	int64_t host_side;   /* side of squares in host memory; copies with host memory have as many bytes */
+	uint32_t blocks;     /* blocks of a list */
 	uint32_t block_bytes;
 };
 
@@ -35,13 +35,14 @@ struct bench {
 	struct neighbour neighbour;
 };
 
-/* Requests of one connection back to back, and a short one beside those of another (neighbour_pair.c). */
+/* Measures requests of one connection back to back, and a short one beside those of another
+ * (neighbour_pair.c). */
 void pairs_run(struct bench *bench);
 
-/* Everything alone and beside the process that computes (neighbour_rows.c). */
+/* Measures everything alone and beside the process that computes (neighbour_rows.c). */
 void rows_run(struct bench *bench);
 
-/* What the service computes while a request waits for a word (neighbour_order.c). */
+/* Measures the CPU time of the service while a request waits for a word (neighbour_order.c). */
 void idle_wait_run(struct bench *bench);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The neighbour's process: a pipe to its standard input, and a page that both map. */
+/* Controls the neighbour's process by a pipe to its standard input and by a page that both map. */
 #include "neighbour_compute.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static void become(const char *program, int commands, int page, unsigned percent
 	_exit(1);
 }
 
-/* Waits until a count of the page has gone above a value. */
+/* Waits until a count of the page exceeds a value. */
 static void await(const struct neighbour *neighbour, const _Atomic uint64_t *count, uint64_t above, double s)
 {
 	const double end = now_us() + s * 1e6;
@@ -73,7 +73,7 @@ void neighbour_start(struct neighbour *neighbour, const char *program, unsigned 
 	await(neighbour, &neighbour->page->pauses, 0, START_S);
 }
 
-/* It ends with its input; a service of MPS likes that better than a kill. */
+/* Closes the pipe, which ends the process; MPS handles that better than a kill. */
 void neighbour_stop(struct neighbour *neighbour)
 {
 	const double end = now_us() + END_S * 1e6;

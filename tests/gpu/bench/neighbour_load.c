@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loads: a request is submitted, and the one that was submitted load->depth before it is waited for. */
+/* Implements the loads: submits a request, then waits for the one submitted load->depth before it. */
 #include "neighbour_load.h"
 
 #include <stdlib.h>

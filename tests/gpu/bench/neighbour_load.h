@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a client has a service do again and again: one transform, or one list of blocks, between two pieces of
- * memory. What fails ends the program.
- */
+/* A request that a client repeats: one transform, or one list of blocks, between two pieces of memory. A
+ * failure ends the program. */
 #ifndef TESTS_GPU_BENCH_NEIGHBOUR_LOAD_H
 #define TESTS_GPU_BENCH_NEIGHBOUR_LOAD_H
 
 #include "client/tmaclient.h"
 #include "tests/gpu/rig.h"
 
-#define LOAD_DEPTH 8 /* requests of a load under way, at most */
+#define LOAD_DEPTH 8 /* most requests of a load under way */
 
 enum side { SIDE_DEVICE, SIDE_HOST };
 
 struct memory {
-	CUdeviceptr device; /* 0 on the host */
+	CUdeviceptr device; /* 0: host memory */
 	tma_region *region;
 };
 
@@ -26,36 +25,36 @@ struct load {
 	tma_client *client;
 	enum load_kind kind;
 	int depth;
-	double bytes; /* read and written by a request */
+	double bytes; /* bytes read and written by a request */
 	struct tma_tensor dst, src;
 	struct tma_transform transform;
 	struct tma_blocks blocks;
 	int32_t *index;
 };
 
-/* A transpose of n x n float32. */
+/* Prepares a transpose of n x n float32. */
 void load_init_square(struct load *load, tma_client *client, const struct memory *dst,
                       const struct memory *src, int64_t n);
 
-/* A copy of as many bytes, in order. */
+/* Prepares a copy of as many bytes without a permutation. */
 void load_init_copy(struct load *load, tma_client *client, const struct memory *dst, const struct memory *src,
                     size_t bytes);
 
-/* All of n blocks, in an order that is the same in every run. */
+/* Prepares a list of all n blocks, in an order that is the same in every run. */
 void load_init_blocks(struct load *load, tma_client *client, enum load_kind kind, const struct memory *dst,
                       const struct memory *src, uint32_t n, uint32_t block_bytes);
 
 void load_deinit(struct load *load);
 
-/* Keeps load->depth requests under way until go_on says no. Gives back how many there were, and in ret_ns the
- * time of all by the engine. */
+/* Keeps load->depth requests under way until go_on returns false. Returns how many there were,
+ * and sets ret_ns to the engine's time for all of them. */
 typedef bool load_go_on(void *arg, int sent);
 int load_keep_busy(struct load *load, load_go_on *go_on, void *arg, double *ret_ns);
 
-/* n of them. */
+/* Carries out n requests. */
 void load_repeat(struct load *load, int n);
 
-/* For so long: GB/s, read plus written. */
+/* Returns the rate over so many seconds, in GB/s read plus written. */
 double load_rate(struct load *load, double seconds);
 
 #endif

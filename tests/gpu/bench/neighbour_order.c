@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Order by words: the first word of the memory is what requests wait for, the second what they signal. */
+/* Measures order by words: requests wait for the first word of the memory and signal the second. */
 #include "neighbour_order.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ static tma_ticket submit_waiting(struct hand_over *hand_over)
 	return ticket;
 }
 
-/* By the stream's own clock: what the host takes to put both operations on it is part of it. */
+/* Times with the stream's own events. This includes the time in which the host enqueues both operations. */
 static double by_stream(struct hand_over *hand_over)
 {
 	struct rig *rig = &hand_over->bench->rig;
@@ -96,10 +96,10 @@ double hand_over_sample(void *arg)
 	return us;
 }
 
-/* ---- A wait for which nothing comes ----------------------------------------------------------------------
- */
+/* ---- A wait for which nothing comes
+ * ---------------------------------------------------------------------- */
 
-/* What the process at the other end has computed by now; negative: it does not tell. */
+/* Returns the CPU time that the service's process has used; negative if it cannot be read. */
 static double service_us(const tma_client *client)
 {
 	struct ucred peer;
@@ -113,7 +113,7 @@ static double service_us(const tma_client *client)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-/* Of one CPU, while nobody asks for anything; negative: it cannot be told. */
+/* Returns the share of one CPU that the idle service uses; negative if it cannot be read. */
 static double service_load(const struct bench *bench)
 {
 	const double before = service_us(bench->client), start = now_us();

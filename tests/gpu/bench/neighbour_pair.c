@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What requests do to each other: whether the device waits between long ones, and how long a short one takes
- * beside those of another connection. All are transposes of float32 squares between regions on the device.
- */
+/* Measures what requests do to each other: whether the device idles between long ones, and how long a short
+ * one takes beside those of another connection. All are transposes of float32 squares between regions on the
+ * device. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define LONG_SECONDS 0.5
 
-/* A connection with a load, and its memory. */
+/* A connection with its load and its memory. */
 struct connection {
 	tma_client *client;
 	struct memory dst, src;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is asked of the service alone, and beside a process that computes: what it takes, and what it leaves.
+/* Measures requests to the service alone and beside a process that computes: how long they take, and how much
+ * of the compute they leave.
  *
- * A row is measured alone, then beside. What the compute keeps is its rate beside the row as a part of its
- * rate just before, while the service is idle.
+ * A row is measured alone, then beside. The figure for the compute is its rate beside the row, relative to
+ * its rate just before, while the service is idle.
  */
 #include <stdio.h>
 
@@ -13,7 +14,7 @@
 #include "neighbour_sample.h"
 #include "transpose.h"
 
-#define SPIN_US       200 /* of the ring, on both sides */
+#define SPIN_US       200 /* microseconds for which both sides of the ring spin */
 #define DEVICE_DEPTH  4
 #define HOST_DEPTH    2
 #define YOUNG_WAIT_US 200.0
@@ -24,11 +25,11 @@ struct figure {
 	double rate; /* GB/s */
 };
 
-/* One of load and sample is NULL. */
+/* Either load or sample is NULL. */
 struct row {
 	const char *name;
 	struct load *load;
-	double part; /* of what a load reads and writes that its rate counts */
+	double part; /* fraction of the load's bytes that its rate counts */
 	latency_sample *sample;
 	void *arg;
 };
@@ -58,7 +59,7 @@ static void row_print(const struct row *row, const struct figure *alone, const s
 	fflush(stdout);
 }
 
-/* Gives back what was measured alone. */
+/* Returns the figure measured alone. */
 static struct figure row_run(struct bench *bench, const struct row *row)
 {
 	struct progress before, between, after;
@@ -112,7 +113,7 @@ static void small_rows(struct bench *bench)
 /* ---- Many bytes ---------------------------------------------------------------------------------------- */
 
 struct pieces {
-	struct memory device[2], host[2]; /* destination, source */
+	struct memory device[2], host[2]; /* [0] destination, [1] source */
 };
 
 static void load_row(struct bench *bench, const char *name, struct load *load, int depth, double part)

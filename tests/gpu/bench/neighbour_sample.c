@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The latencies: no state. */
+/* Measures latencies; it keeps no state. */
 #include "neighbour_sample.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transpose, and its ways. */
+/* Implements the transpose and the ways to carry it out. */
 #include "transpose.h"
 
 const int transpose_perm[2] = { 1, 0 };

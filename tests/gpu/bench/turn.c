@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random data, places and calls. */
+/* Makes random data and places, and enqueues calls. */
 #include "turn.h"
 
 #include <stdlib.h>
@@ -7,13 +7,13 @@
 #include "tests/support/oracle.h"
 
 #define ALIGN        256
-#define SAMPLE_BYTES (128ull << 20) /* that a run moves, unless it needs too many calls */
+#define SAMPLE_BYTES (128ull << 20) /* bytes that a run moves, unless that takes too many calls */
 #define MAX_CALLS    32
 #define RANDOM       (64u << 20)
-#define LEAD         (128u << 20) /* that a copy ahead of the calls reads */
+#define LEAD         (128u << 20) /* bytes that a copy ahead of the calls reads */
 #define POISON       0xa5
 
-/* Memory of the host, pinned; grows. */
+/* Pinned host memory, enlarged on demand. */
 struct host {
 	uint8_t *data;
 	size_t size;
@@ -28,7 +28,7 @@ static struct host dst_host, src_host;
 
 /* ---- Data ------------------------------------------------------------------------------------------- */
 
-/* Random bits, of which those of the mask are kept. */
+/* Writes random bits, of which only those of the mask are kept. */
 static void make_random(uint64_t mask)
 {
 	uint64_t *host = malloc(RANDOM), state = 1;
@@ -45,7 +45,7 @@ static void make_random(uint64_t mask)
 	free(host);
 }
 
-/* What a row converts are numbers below 2: NaN and infinities are rare where this is used. */
+/* Keeps the numbers that a row converts below 2, and NaN and infinities rare. */
 static uint64_t mask_of(const struct bench_row *row)
 {
 	if (!row->converts || dtype_class(row->dtype) != DTYPE_CLASS_FLOATING)
@@ -75,7 +75,7 @@ static CUdeviceptr new_random(size_t size, uint64_t mask)
 	return memory;
 }
 
-/* At least that many bytes of the host. */
+/* Returns at least that many bytes of host memory. */
 static uint8_t *host_room(struct host *host, size_t size)
 {
 	if (host->size >= size)
@@ -105,7 +105,7 @@ static size_t most_of(size_t a, size_t b)
 	return a > b ? a : b;
 }
 
-/* Those that the service would try. */
+/* Lists the plans that the service would try. */
 static void set_plans(struct turn *turn, const struct program_options *options)
 {
 	const uint64_t dst = turn->dst + turn->dst_offset, src = turn->src + turn->src_offset;
@@ -139,7 +139,7 @@ int turn_init(struct turn *turn, const struct bench_row *row, const struct progr
 	turn->src_bytes = turn->src_offset + (size_t)t->src_extent.high;
 	for (int i = 0; i < TURN_EVENTS; i++)
 		rig_call(cuEventCreate, (&turn->event[i], CU_EVENT_DEFAULT));
-	/* Room for the copy too, which takes its bytes from the same places. */
+	/* A place has room for the copy as well, which uses the same places. */
 	turn->pitch = (most_of(most_of(turn->dst_bytes, turn->src_bytes), t->bytes / 2) / ALIGN + 2) * ALIGN;
 	turn->n_places =
 	    most_of(2, options->quick ? 0 : 2 * (size_t)turn_rig.device.l2_bytes / turn->pitch + 1);
@@ -169,7 +169,7 @@ void turn_deinit(struct turn *turn)
 		rig_call(cuEventDestroy, (turn->event[i]));
 }
 
-/* How far the next place is from the first. */
+/* Returns the bytes from the first place to the next one. */
 static size_t next_place(struct turn *turn)
 {
 	turn->place = turn->place + 1 < turn->n_places ? turn->place + 1 : 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that are killed in the middle of their copies, beside one whose copies have to be right. */
+/* Cases in which clients are killed in the middle of their copies, while another client's copies have to stay
+ * correct. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,15 +15,15 @@
 #include "clients_store.h"
 #include "tests/support/tap.h"
 
-#define QUEUED 48 /* transforms of a client that is killed */
+#define QUEUED 48 /* transforms submitted by a client that is killed */
 
-static int told[2]; /* the bystander writes a byte when it is ready */
-static int stop[2]; /* its end tells the bystander to stop */
+static int told[2]; /* pipe to which the bystander writes a byte when it is ready */
+static int stop[2]; /* pipe whose end tells the bystander to stop */
 
-/* ---- The clients ------------------------------------------------------------------------------------------
- */
+/* ---- The clients
+ * ------------------------------------------------------------------------------------------ */
 
-/* One that nothing must happen to. */
+/* The bystander, whose requests must not be affected. */
 static void stand_by(const struct service *service, uint64_t seed)
 {
 	tma_client *client = client_connect(service);
@@ -47,7 +48,7 @@ static void stand_by(const struct service *service, uint64_t seed)
 	tma_free(client);
 }
 
-/* Goes on until it is killed. */
+/* Copies until it is killed. */
 static void copy_for_ever(const struct service *service, void (*make)(struct store *ret, size_t size),
                           int64_t scale)
 {
@@ -93,7 +94,7 @@ static void copy_host(const struct service *service, uint64_t seed)
 
 /* ---- Killing -------------------------------------------------------------------------------------- */
 
-/* What must be as it was. */
+/* Resources that must be released after a kill. */
 struct levels {
 	int64_t regions;
 	int64_t mapped_bytes;
@@ -112,7 +113,7 @@ static bool levels_equal(const struct levels *a, const struct levels *b)
 	       a->connections == b->connections;
 }
 
-/* Whether a client comes in the middle of its copies, and is killed there. */
+/* Returns whether a client was found in the middle of its copies and was killed then. */
 static bool kill_in_mid_copy(tma_client *client, pid_t pid)
 {
 	uint64_t end = client_now_ns() + UINT64_C(30000000000);
@@ -128,7 +129,7 @@ static bool kill_in_mid_copy(tma_client *client, pid_t pid)
 	return busy;
 }
 
-/* Whether all is back within a second, or what a device of software takes. */
+/* Checks that everything is released within a second, or longer on a software device. */
 static bool check_kill(const struct service *service, tma_client *client, client_run *run, uint64_t i)
 {
 	struct levels before = levels_get(client), now;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device that is lost under its clients, by an access to no memory; and how they go on.
+/* Cases in which clients lose the device because of an access to an address without memory, and go on
+ * afterwards.
  *
- * Nothing that a client can send has this effect, so the service is one that sends the job of FATAL bytes
- * astray by itself (tests/support/astray.c): the engine, its kernels and the driver are the real ones.
+ * No request of a client can cause that, so this service misdirects a job of FATAL bytes itself
+ * (tests/support/astray.c). The engine, its kernels and the driver are the real ones.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +24,7 @@ struct user {
 	tma_ticket tickets[BEFORE + 1 + AFTER];
 };
 
-/* Larger than others, so that what is sent after it is there in time. */
+/* Returns a move that takes long enough for later requests to arrive while it runs. */
 static struct move slow(const struct service *service)
 {
 	struct move move = { "slow", TMA_FLOAT16, { 64, 96 }, 0, 2, { 1, 0 }, { 0, 0 }, { 0, 0 } };
@@ -31,7 +32,7 @@ static struct move slow(const struct service *service)
 	return move_scaled(&move, service->is_stand_in ? 3 : 48);
 }
 
-/* One that takes a kernel. */
+/* A transform that needs a kernel. */
 static const struct move fatal = { "fatal",  TMA_UINT8, { 60, ASTRAY_BYTES / 60 }, 0, 0, { 1, 0 },
 	                           { 0, 0 }, { 0, 0 } };
 
@@ -63,8 +64,8 @@ static void submit(struct user *user, int i, const struct move *move)
 	must(user->client, tma_submit(user->client, &request.transform, &user->tickets[i]));
 }
 
-/* Those before the fatal one may have gone well, and so may one that found the connection lost when it was to
- * be sent, and was sent on a new one. */
+/* Transforms submitted before the fatal one may have succeeded, and so may one that was sent on a new
+ * connection because the old one was found lost. */
 static void check_ends(struct user *user, int n, int fatal_one)
 {
 	for (int i = 0; i < n; i++) {
@@ -109,7 +110,7 @@ static void lose_device(const struct service *service, uint64_t seed)
 	for (int i = BEFORE + 1; i < BEFORE + 1 + AFTER; i++)
 		submit(&one, i, &moves[1]);
 	check_ends(&one, BEFORE + 1 + AFTER, BEFORE);
-	check_ends(&other, BEFORE, BEFORE); /* none of its own is fatal */
+	check_ends(&other, BEFORE, BEFORE); /* this client has no fatal transform */
 
 	for (size_t i = 0; i < n_moves; i++) {
 		move_check(one.client, &one.dst, &one.src, &moves[i], &state);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of every kind, in and out of the service, of two clients at once; overlaps; the descriptor cache. */
+/* Cases about memory of every kind, shared by two clients; overlaps; and the descriptor cache. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,8 @@
 #include "clients_store.h"
 #include "tests/support/tap.h"
 
-/* Where regions lie in their memory: aligned for the one, only just for the other. */
+/* Offsets of regions in their memory: the source is well aligned, the destination only as much as
+ * required. */
 #define SRC_AT 4096
 #define DST_AT 1040
 
@@ -44,13 +45,13 @@ static void check_moves(const struct service *service, tma_client *client, struc
 		}
 }
 
-/* ---- The client's memory --------------------------------------------------------------------------------
- */
+/* ---- The client's memory
+ * -------------------------------------------------------------------------------- */
 
 typedef void store_make(struct store *ret, size_t size);
 
-/* Overlap is of the memory, whatever region it is named by; but the driver does not say that two descriptors
- * are of one allocation. */
+/* Regions overlap if their memory does, whichever regions name it; but the driver cannot tell that two
+ * descriptors are of one allocation. */
 static void check_overlap(tma_client *client, const struct store *store, enum store_way way)
 {
 	tma_region *one = store_region(store, client, way, store->at, 8192);
@@ -107,8 +108,8 @@ static void use_exported(const struct service *service, uint64_t seed)
 	use_own(service, seed, store_create, STORE_BY_FD);
 }
 
-/* ---- The service's memory -------------------------------------------------------------------------------
- */
+/* ---- The service's memory
+ * ------------------------------------------------------------------------------- */
 
 static void check_zeroed(const struct store *store)
 {
@@ -141,10 +142,10 @@ static void use_service_made(const struct service *service, uint64_t seed)
 	tma_free(client);
 }
 
-/* ---- Host and device --------------------------------------------------------------------------------------
- */
+/* ---- Host and device
+ * -------------------------------------------------------------------------------------- */
 
-/* Larger than a few of the rounds that such a job is cut into. */
+/* The job is larger than several of the rounds into which it is divided. */
 static void use_host(const struct service *service, uint64_t seed)
 {
 	static const struct move rows[] = {
@@ -176,7 +177,7 @@ static void use_host(const struct service *service, uint64_t seed)
 	tma_free(client);
 }
 
-/* Small ones, and every kind of kernel. */
+/* Uses small moves with every kind of kernel. */
 static void use_host_moves(const struct service *service, uint64_t seed)
 {
 	size_t room = room_for_moves(scale_of(service));
@@ -231,8 +232,8 @@ static void use_addresses(const struct service *service, uint64_t seed)
 	tma_free(client);
 }
 
-/* ---- The cases --------------------------------------------------------------------------------------------
- */
+/* ---- The cases
+ * -------------------------------------------------------------------------------------------- */
 
 void memory_cases(const struct service *service)
 {

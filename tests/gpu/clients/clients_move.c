@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves, and what they are checked by. */
+/* Moves data by the service and checks the result. */
 #include "clients_move.h"
 
 #include <inttypes.h>
@@ -63,7 +63,7 @@ uint8_t *move_random(size_t size, uint64_t *state)
 	return data;
 }
 
-/* to and from: of elements [0, 0]. */
+/* To and from point to elements [0, 0]. */
 static void expect(const struct move *move, uint8_t *to, const uint8_t *from)
 {
 	struct tma_number value = { .kind = TMA_NUMBER_INT, .i = PAD_VALUE };

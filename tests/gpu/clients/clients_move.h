@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One transform between two stores by the service, and the dumb loop that says what it should have done: with
- * every byte of both memories, those outside the regions too.
- */
+/* One transform between two stores by the service, and a simple loop that computes the expected bytes of both
+ * memories, including those outside the regions. */
 #ifndef TESTS_GPU_CLIENTS_CLIENTS_MOVE_H
 #define TESTS_GPU_CLIENTS_CLIENTS_MOVE_H
 
@@ -10,29 +9,29 @@
 struct move {
 	const char *name;
 	enum tma_dtype dtype;
-	int64_t shape[2];   /* of the source */
-	uint64_t dst_bytes; /* of element [0, 0], from the region's start */
+	int64_t shape[2];   /* shape of the source */
+	uint64_t dst_bytes; /* offset of element [0, 0] from the region's start */
 	uint64_t src_bytes;
 	int perm[2];
 	int64_t before[2];
 	int64_t after[2];
 };
 
-/* Every kind of kernel, a few KiB each. */
+/* Moves of a few KiB for every kind of kernel. */
 extern const struct move moves[];
 extern const size_t n_moves;
 
-/* The bytes that a move needs of each region, with room at its end. */
+/* Returns the bytes that a move needs of each region, with room at the end. */
 size_t move_room(const struct move *move);
 
-/* shape times scale in both dimensions. */
+/* Returns the move with its shape multiplied by scale in both dimensions. */
 struct move move_scaled(const struct move *move, int64_t scale);
 
 /* Fills both stores with random bytes, moves, and compares. */
 void move_check(tma_client *client, struct store *dst, struct store *src, const struct move *move,
                 uint64_t *state);
 
-/* The request alone. The transform points into it. */
+/* A request without stores. Its transform points into the structure. */
 struct move_request {
 	struct tma_tensor dst;
 	struct tma_tensor src;
@@ -41,7 +40,7 @@ struct move_request {
 void move_request(struct move_request *ret, const struct store *dst, const struct store *src,
                   const struct move *move);
 
-/* random bytes: the caller's to free. */
+/* Returns random bytes, which the caller frees. */
 uint8_t *move_random(size_t size, uint64_t *state);
 
 #endif

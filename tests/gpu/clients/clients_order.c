@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client's stream and the service hand memory of the device back and forth by points of timelines, which
- * neither of them asks a host about: by the stream's own operations, and by requests of every kind.
+/* A client's stream and the service hand device memory back and forth by points of timelines, without
+ * involving the host: by operations of the stream, and by requests of every kind.
  *
- * Each round's request is sent before what it waits for. Every one moves all bytes to other places, and the
- * stream changes one of them: a round that comes too early, too late or not at all leaves bytes wrong in all
- * that follow, and those are compared with the same moves made here.
+ * Each round's request is sent before what it waits for. Every request moves all bytes to other places, and
+ * the stream changes one of them, so a round that comes too early, too late or not at all leaves wrong bytes
+ * in all that follow. The bytes are compared with the same moves made on the host.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@
 #define BLOCKS 64
 #define BLOCK  (BYTES / BLOCKS)
 #define HALF   (BYTES / 2)
-#define DEPTH  2 /* rounds on the stream at a time: waits of a stream hold up those of others */
+#define DEPTH  2 /* rounds on the stream at a time, because a stream that waits can hold up others */
 
 #define cuda(function, arguments)                                                                      \
 	do {                                                                                           \
@@ -27,25 +27,25 @@
 		require(driver_call(&cuda_error, function, arguments) == 0, "%s", cuda_error.message); \
 	} while (0)
 
-/* What is sent from the memory's first half to its second, by turns. */
+/* The kinds of request that move the memory's first half to its second, in turn. */
 enum kind { RUN, ITEMS, GATHER, SCATTER, KINDS };
 
 struct hand_over {
 	tma_client *client;
-	struct store data;  /* the source, then the destination */
-	struct store words; /* two timelines: the stream's, the service's */
-	CUdeviceptr word;   /* the address by which the device knows them */
+	struct store data;  /* the source, followed by the destination */
+	struct store words; /* two timelines: the stream's and the service's */
+	CUdeviceptr word;   /* the device address of words */
 	tma_plan *transpose, *half;
 	int32_t index[BLOCKS];
 	CUstream stream;
 	CUevent before[DEPTH], after[DEPTH];
 	uint8_t expected[BYTES], scratch[BYTES], found[2 * BYTES];
 	uint64_t rounds, checked;
-	float *ms; /* of each round: from the stream's signal to the end of its wait */
+	float *ms; /* milliseconds of each round, from the stream's signal to the end of its wait */
 };
 
-/* ---- Set up ---------------------------------------------------------------------------------------------
- */
+/* ---- Set up
+ * --------------------------------------------------------------------------------------------- */
 
 static void prepare_plans(struct hand_over *own)
 {
@@ -129,8 +129,8 @@ static void end(struct hand_over *own)
 	free(own);
 }
 
-/* ---- A round --------------------------------------------------------------------------------------------
- */
+/* ---- A round
+ * -------------------------------------------------------------------------------------------- */
 
 static void submit_blocks(struct hand_over *own, bool scatter, const struct tma_order *order)
 {
@@ -184,7 +184,8 @@ static void submit(struct hand_over *own, uint64_t round)
 	}
 }
 
-/* What the last round made is the source again, but for one byte. */
+/* Enqueues the stream's part of a round: the last round's result becomes the source again, with one byte
+ * changed. */
 static void enqueue(struct hand_over *own, uint64_t round)
 {
 	const CUdeviceptr data = own->data.address;
@@ -198,7 +199,7 @@ static void enqueue(struct hand_over *own, uint64_t round)
 	cuda(cuEventRecord, (own->after[slot], own->stream));
 }
 
-/* Until the round is over. */
+/* Waits until the round is over. */
 static void await(struct hand_over *own, uint64_t round)
 {
 	const int slot = (int)(round % DEPTH);
@@ -210,8 +211,8 @@ static void await(struct hand_over *own, uint64_t round)
 	cuda(cuEventElapsedTime, (&own->ms[round - 1], own->before[slot], own->after[slot]));
 }
 
-/* ---- The same here --------------------------------------------------------------------------------------
- */
+/* ---- The same here
+ * -------------------------------------------------------------------------------------- */
 
 static void expect(struct hand_over *own, uint64_t round)
 {
@@ -241,7 +242,7 @@ static void expect(struct hand_over *own, uint64_t round)
 	}
 }
 
-/* All rounds up to this one, which is over. */
+/* Checks all rounds up to this one, which has to be over. */
 static void check(struct hand_over *own, uint64_t round)
 {
 	while (own->checked < round)
@@ -295,8 +296,8 @@ static void by_host_words(const struct service *service, uint64_t seed)
 	hand_over(service, seed, true);
 }
 
-/* ---- The cases --------------------------------------------------------------------------------------------
- */
+/* ---- The cases
+ * -------------------------------------------------------------------------------------------- */
 
 void order_cases(const struct service *service)
 {

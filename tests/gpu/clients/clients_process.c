@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting, asking and ending what the cases run. */
+/* Starts, queries and stops the service and the client processes. */
 #include "clients.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ void client_sleep_ms(unsigned ms)
 	nanosleep(&(struct timespec){ ms / 1000, (long)(ms % 1000) * 1000000 }, NULL);
 }
 
-/* A child, which does not outlive its parent. */
+/* Forks a child that is killed when its parent ends. */
 static pid_t begin(void)
 {
 	pid_t parent = getpid(), pid;
@@ -48,8 +48,8 @@ static pid_t begin(void)
 	return pid;
 }
 
-/* ---- The service ----------------------------------------------------------------------------------------
- */
+/* ---- The service
+ * ---------------------------------------------------------------------------------------- */
 
 static void last_line(const struct service *service, char *ret, size_t size)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the service is given as device memory and is none, or not what is said of it: one typed error each,
- * and it serves on.
- */
+/* Cases in which the service is given something that is no device memory, or is not what the request says.
+ * Each is refused with one typed error, and the service goes on. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +25,8 @@ static void check_refused(tma_client *client, int status, int wanted, const char
 	must(client, tma_ping(client));
 }
 
-/* ---- By handle ------------------------------------------------------------------------------------------
- */
+/* ---- By handle
+ * ------------------------------------------------------------------------------------------ */
 
 static void refuse_handle(tma_client *client, const void *handle, uint64_t offset, size_t size, int wanted,
                           const char *what)
@@ -66,8 +65,8 @@ static void refuse_handles(const struct service *service, uint64_t seed)
 	tma_free(client);
 }
 
-/* ---- By descriptor ----------------------------------------------------------------------------------------
- */
+/* ---- By descriptor
+ * ---------------------------------------------------------------------------------------- */
 
 static void refuse_fd(tma_client *client, int fd, uint64_t allocation, uint64_t offset, size_t size,
                       int wanted, const char *what)
@@ -134,10 +133,10 @@ static void refuse_fds(const struct service *service, uint64_t seed)
 	tma_free(client);
 }
 
-/* ---- Of another device ------------------------------------------------------------------------------------
- */
+/* ---- Of another device
+ * ------------------------------------------------------------------------------------ */
 
-/* The library names the device that memory is on, so another one is said without it. */
+/* Sends the request without the library, which would name the memory's own device. */
 static int status_for_device(const struct service *service, const CUipcMemHandle *handle, const char *device)
 {
 	struct msg_region_register params = {
@@ -195,8 +194,8 @@ static void refuse_device(const struct service *service, uint64_t seed)
 	tma_free(client);
 }
 
-/* ---- The cases --------------------------------------------------------------------------------------------
- */
+/* ---- The cases
+ * -------------------------------------------------------------------------------------------- */
 
 void refusal_cases(const struct service *service)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory by the driver's table, as a client that knows no service would have it. */
+/* Makes memory through the driver's table, as a client would without any service. */
 #include "clients_store.h"
 
 #include <fcntl.h>
@@ -28,8 +28,8 @@ void store_open_device(void)
 	cuda(cuStreamCreateWithPriority, (&stream, CU_STREAM_NON_BLOCKING, 0));
 }
 
-/* ---- Made -----------------------------------------------------------------------------------------------
- */
+/* ---- Made
+ * ----------------------------------------------------------------------------------------------- */
 
 void store_allocate(struct store *ret, size_t size)
 {
@@ -95,8 +95,8 @@ void store_import(struct store *ret, tma_client *client, size_t size)
 	map(ret);
 }
 
-/* ---- Shared ---------------------------------------------------------------------------------------------
- */
+/* ---- Shared
+ * --------------------------------------------------------------------------------------------- */
 
 int store_export(const struct store *store)
 {
@@ -144,8 +144,8 @@ void store_share(struct store *store, tma_client *client, enum store_way way, si
 	store->length = length;
 }
 
-/* ---- Used -----------------------------------------------------------------------------------------------
- */
+/* ---- Used
+ * ----------------------------------------------------------------------------------------------- */
 
 void store_write(const struct store *store, const uint8_t *data)
 {

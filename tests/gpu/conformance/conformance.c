@@ -29,7 +29,7 @@
 
 enum child_end { CHILD_DONE, CHILD_SKIPS, CHILD_LOST };
 
-/* What a child does: conformance_run, or what is beyond it. */
+/* The work of a child: conformance_run or conformance_run_beyond. */
 typedef int child_work(uint64_t seed, struct results *results, struct error *err);
 
 static enum child_end run_draws(uint64_t seed, struct results *results);
@@ -95,7 +95,7 @@ static enum child_end run_child(child_work *work, uint64_t seed, struct results 
 	return CHILD_LOST;
 }
 
-/* A child that did not get anywhere is the last. */
+/* Starts children until one makes no progress. */
 static enum child_end run_draws(uint64_t seed, struct results *results)
 {
 	enum child_end end;
@@ -168,8 +168,8 @@ static void report_wrong(const struct results *results)
 	features_print_worst(results->tally);
 }
 
-/* Whether all is right. What the unit does next to a store's bytes, and what the driver is known to do
- * against its documentation, is told and not judged. */
+/* Prints the results and returns whether all are right. What the unit does next to a store's bytes, and known
+ * deviations of the driver from its documentation, are reported but not judged. */
 static bool report(const struct results *results)
 {
 	const struct judge *j = &results->judge;

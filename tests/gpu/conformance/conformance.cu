@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One tile loaded or stored by the unit, or one move between the blocks of a cluster, everything else by
- * plain threads: what the conformance run compares with the software model. */
+/* One tile loaded or stored by the TMA unit, or one transfer between the blocks of a cluster; plain threads
+ * do everything else. The conformance run compares the results with the software model. */
 #include "conformance_args.h"
 
 #include "tests/seeds/cluster.cuh"
 
-#define TRIES (1 << 17) /* of a barrier whose bytes do not come: a load takes far less */
+#define TRIES (1 << 17) /* tests of a barrier before its bytes count as missing; a load takes far less */
 
 DEVICE uint32_t first_word()
 {
@@ -14,7 +14,7 @@ DEVICE uint32_t first_word()
 
 #define STEP (CONFORMANCE_THREADS * sizeof(uint32_t))
 
-/* Whether the phase of parity 0 has ended, within the time that a load takes and more. */
+/* Returns whether the phase of parity 0 ends within that time. */
 DEVICE bool has_arrived(barrier *arrival)
 {
 	bool arrived = false;
@@ -24,7 +24,7 @@ DEVICE bool has_arrived(barrier *arrival)
 	return arrived;
 }
 
-/* Shared memory and what came of its barrier, each to the block's place. */
+/* Copies shared memory and the barrier's status to the block's place in global memory. */
 DEVICE void report(const conformance_args &args, const unsigned char *shared, uint32_t block, bool arrived)
 {
 	uint32_t *out = (uint32_t *)(args.bytes + (uint64_t)block * args.copied);
@@ -36,8 +36,8 @@ DEVICE void report(const conformance_args &args, const unsigned char *shared, ui
 		             (uint32_t)(arrived ? CONFORMANCE_ARRIVED : CONFORMANCE_LATE));
 }
 
-/* Shared memory is poisoned, the tile loaded, and all of it copied out. A tile that has not arrived is copied
- * too: where the poison is gone, the unit has written. */
+/* Poisons shared memory, loads the tile and copies all of it out, even if the tile has not arrived: the unit
+ * has written wherever the poison is gone. */
 KERNEL(CONFORMANCE_THREADS, 1) conformance_load(const GRID_CONSTANT struct conformance_args args)
 {
 	DYNAMIC_SHARED(shared);
@@ -76,8 +76,8 @@ KERNEL(CONFORMANCE_THREADS, 1) conformance_store(const GRID_CONSTANT struct conf
 	}
 }
 
-/* One block of the cluster has the unit write into the shared memory of others. A block that none of it is
- * for has its barrier's phase end by the arrival alone. */
+/* One block of the cluster has the unit write into the shared memory of others. In a block that receives
+ * nothing, the arrival alone ends the barrier's phase. */
 KERNEL(CONFORMANCE_THREADS, 1) conformance_cluster(const GRID_CONSTANT struct conformance_cluster_args args)
 {
 	DYNAMIC_SHARED(shared);

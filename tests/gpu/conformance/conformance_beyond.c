@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table. Of each kind there is what is known to work beside what is not. */
+/* A table of cases. For each kind it has a case known to work beside those that do not. */
 #include "conformance_beyond.h"
 
 #define HUGE (UINT64_C(1) << 32)
 
-/* 16 rows of 64 floats, tiles of 4 rows of 16; slices of 16 bytes and of 32. */
+/* 16 rows of 64 floats with tiles of 4 rows of 16; slices of 16 bytes and of 32. */
 #define FLAT(...)                                 \
 	.layout = { .type = TENSOR_MAP_FLOAT32,   \
 		    .rank = 2,                    \
@@ -41,7 +41,7 @@
 		    .swizzle = TENSOR_MAP_SWIZZLE_32B },     \
 	.at = { __VA_ARGS__ }
 
-/* Rows of 16 floats that are 64 bytes apart, whatever the dimensions' lengths. */
+/* Rows of 16 floats that are 64 bytes apart, whatever the lengths of the dimensions. */
 #define LONG(n0, n1)                            \
 	.layout = { .type = TENSOR_MAP_FLOAT32, \
 		    .rank = 2,                  \
@@ -50,7 +50,7 @@
 		    .box = { 16, 4 },           \
 		    .element_stride = { 1, 1 } }
 
-/* Slices whose inner box is so many elements. */
+/* Slices with an inner box of this many elements. */
 #define INNER(type_, b0, interleave_, swizzle_)    \
 	.layout = { .type = type_,                 \
 		    .rank = 3,                     \

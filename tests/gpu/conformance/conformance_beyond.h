@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the draws keep away from: measured, not judged. */
+/* Cases that the random draws avoid. Their outcome is reported without being judged. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_BEYOND_H
 #define TESTS_GPU_CONFORMANCE_CONFORMANCE_BEYOND_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All shared memory of a block holds a pattern of its own before, so that every byte of it is judged after.
- */
+/* Each block's shared memory is first filled with a pattern of its own, so that every byte can be checked
+ * afterwards. */
 #include "conformance_cluster.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static void take_tile(const struct draw *draw, const CUtensorMap *map, struct co
 	memcpy(tile->at, draw->at, sizeof draw->at);
 }
 
-/* Bytes within shared memory that is not much larger. */
+/* Draws bytes that lie within shared memory little larger than they are. */
 static void draw_bytes(struct rng *rng, struct conformance_cluster_args *args)
 {
 	uint32_t pieces = 1 + rng_below(rng, rng_below(rng, 3) ? 64 : MOST_BYTES / 16);
@@ -46,7 +46,7 @@ static void draw_bytes(struct rng *rng, struct conformance_cluster_args *args)
 	args->global = rng_below(rng, (IMAGE_BYTES - MOST_BYTES) / 16) * 16;
 }
 
-/* All blocks, one, or any. A copy is to one, and not to the block itself. */
+/* Draws all blocks, one, or any. A copy goes to one block, other than the issuer. */
 static void draw_blocks(struct rng *rng, uint32_t blocks, struct conformance_cluster_args *args)
 {
 	args->issuer = rng_below(rng, blocks);
@@ -69,7 +69,7 @@ static void fill(unsigned char *shared, uint32_t bytes, uint32_t block)
 	}
 }
 
-/* One block's shared memory, in memory.tile; what may be anything has no mark. */
+/* Computes one block's shared memory in memory.tile. Bytes that may have any value are not marked. */
 static void expect(const struct conformance_cluster_args *args, const struct draw *draw, uint32_t block,
                    struct cluster_memory memory)
 {
@@ -89,14 +89,15 @@ static void expect(const struct conformance_cluster_args *args, const struct dra
 		memcpy(memory.tile + args->to, memory.image + args->global, args->tile.expect);
 		break;
 	default:
-		/* All of the other's pattern, in a place that is compared later or not at all. */
+		/* Writes the issuer's whole pattern to a part of the buffer that is overwritten or not
+		 * compared. */
 		fill(memory.tile + bytes, bytes, args->issuer);
 		memcpy(memory.tile + args->to, memory.tile + bytes + args->from, args->tile.expect);
 		break;
 	}
 }
 
-/* The first that went wrong in any block. */
+/* Reports the first wrong byte of any block. */
 static int judge(const struct conformance_cluster_args *args, const struct draw *draw, uint32_t blocks,
                  const uint32_t *status, struct cluster_memory memory, char *report, size_t size)
 {

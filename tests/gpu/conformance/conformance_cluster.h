@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the unit does for the blocks of a cluster: a draw's tile for some of them, bytes for some of them,
- * bytes from one to another; each in random clusters, with random blocks that take part. */
+/* What the unit does for the blocks of a cluster: it loads a draw's tile or bytes into some of them, or
+ * copies bytes from one to another, in random clusters with random blocks taking part. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_CLUSTER_H
 #define TESTS_GPU_CONFORMANCE_CONFORMANCE_CLUSTER_H
 
@@ -11,18 +11,18 @@
 #include "conformance_draw.h"
 #include "conformance_gpu.h"
 
-/* Clusters of 2, 4 and 8. */
+/* The sizes are 2, 4 and 8. */
 #define CLUSTER_SIZES 3
 
 struct cluster_tally {
 	uint64_t done[CLUSTER_SIZES];
 	uint64_t wrong[CLUSTER_SIZES];
-	uint64_t lost[CLUSTER_SIZES]; /* that were the end of their context */
+	uint64_t lost[CLUSTER_SIZES]; /* cases that ended their context */
 };
 
 extern const char *const cluster_way_names[CONFORMANCE_CLUSTER_WAYS];
 
-/* Memory that is there already, each as large as the device's for tiles; the image is that of
+/* Buffers that exist already, each as large as the device's for tiles. The image is that of
  * conformance_expect.h. */
 struct cluster_memory {
 	const unsigned char *image;
@@ -31,8 +31,9 @@ struct cluster_memory {
 	unsigned char *got;
 };
 
-/* One of them, counted in the tally of its way. 1: it went wrong, and report says how. tile_bytes: of memory
- * for tiles; what does not fit there is left out. A map and a draw that keep every rule. */
+/* Runs one case and counts it in the tally of its way. Returns 1 if the result is wrong, which report
+ * describes. tile_bytes is the memory for tiles; a case that does not fit is skipped. The map and the draw
+ * must keep every rule. */
 int cluster_try(struct gpu *gpu, enum conformance_cluster_way way, struct rng *rng, const struct draw *draw,
                 const CUtensorMap *map, struct cluster_memory memory, uint32_t tile_bytes,
                 struct cluster_tally *tally, char *report, size_t size, struct error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small numbers are the likelier ones throughout: the corners are where tiles are small, tensors are ragged
- * and coordinates are just outside. */
+/* Small numbers are more likely throughout, because corner cases have small tiles, ragged tensors and
+ * coordinates just outside. */
 #include "conformance_draw.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TILE_BYTES       (24 << 10) /* of shared memory at most, nearly */
+#define TILE_BYTES       (24 << 10) /* approximate limit of a tile's shared memory */
 #define LARGE_TILE_BYTES (150 << 10)
 
 static void draw_box(struct rng *rng, struct tensor_map_layout *l);
@@ -45,7 +45,7 @@ static bool one_in(struct rng *rng, uint32_t n)
 	return rng_below(rng, n) == 0;
 }
 
-/* 1 to most, by its number of bits first. */
+/* Draws from 1 to most, choosing the number of bits first. */
 static uint32_t skewed(struct rng *rng, uint32_t most)
 {
 	uint32_t bits = 32 - (uint32_t)__builtin_clz(most);
@@ -77,7 +77,7 @@ void draw_legal(struct rng *rng, struct draw *ret)
 	draw_at(rng, ret);
 }
 
-/* Bytes of an inner box: as many as the swizzle or the box allows. */
+/* Returns the most elements of an inner box that the swizzle or the box limit allows. */
 static uint32_t inner_most(const struct tensor_map_layout *l, uint32_t size)
 {
 	return l->swizzle ? 16u << l->swizzle : 256 * size;
@@ -103,7 +103,7 @@ static void draw_box(struct rng *rng, struct tensor_map_layout *l)
 	}
 }
 
-/* Bytes from one of dimension d to the next, were they side by side. */
+/* Returns the stride of dimension d if rows lay side by side. */
 static uint64_t dense_stride(const struct tensor_map_layout *l, uint32_t d)
 {
 	uint32_t align = tensor_map_align(l);
@@ -126,7 +126,7 @@ static void draw_tensor(struct rng *rng, struct tensor_map_layout *l)
 		*stride = dense_stride(l, d);
 		if (one_in(rng, 3))
 			*stride += (uint64_t)skewed(rng, 16) * align;
-		if (*stride >= UINT64_C(1) << 24 || one_in(rng, 12)) /* rows overlap */
+		if (*stride >= UINT64_C(1) << 24 || one_in(rng, 12)) /* allows overlapping rows */
 			*stride = (uint64_t)rng_below(rng, 64) * align;
 		if (one_in(rng, 20))
 			*stride = 0;
@@ -149,7 +149,7 @@ bool draw_is_huge(const struct draw *draw)
 	return false;
 }
 
-/* Inside, or across one end of the tensor, or past it. */
+/* Places the tile inside, across an end of the tensor, or outside. */
 static void draw_at(struct rng *rng, struct draw *draw)
 {
 	const struct tensor_map_layout *l = &draw->layout;

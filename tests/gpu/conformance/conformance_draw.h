@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random tensor maps and tiles: legal ones of every kind, and ones with a rule or two broken. A tile begins
- * where the unit takes it, at a multiple of 16 bytes in dimension 0. */
+/* Random tensor maps and tiles: legal ones of every kind, and ones that break a rule or two. A tile begins
+ * where the unit accepts it, at a multiple of 16 bytes in dimension 0. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_DRAW_H
 #define TESTS_GPU_CONFORMANCE_CONFORMANCE_DRAW_H
 
@@ -12,7 +12,7 @@
 
 struct draw {
 	struct tensor_map_layout layout;
-	uint64_t offset; /* of the tensor's address, from a place that is aligned to 256 bytes */
+	uint64_t offset; /* offset of the tensor's address from an address aligned to 256 bytes */
 	int32_t at[TENSOR_MAP_MAX_RANK];
 };
 
@@ -25,16 +25,16 @@ uint64_t rng_next(struct rng *rng);
 uint32_t rng_below(struct rng *rng, uint32_t n);
 void rng_fill(struct rng *rng, void *bytes, size_t n);
 
-/* Keeps every rule. */
+/* Draws a map that keeps every rule. */
 void draw_legal(struct rng *rng, struct draw *ret);
 
-/* Takes fields to their bounds and past them, so that a rule is broken more often than not. */
+/* Changes fields to their limits and beyond, so that most draws break a rule. */
 void draw_spoil(struct rng *rng, struct draw *draw);
 
-/* Whether a dimension is 2^32 long: legal, but see conformance_beyond.c. */
+/* Returns whether a dimension is 2^32 long, which is legal, but see conformance_beyond.c. */
 bool draw_is_huge(const struct draw *draw);
 
-/* One line that tells all of it. Returns text. */
+/* Writes a line that describes all of the draw. Returns text. */
 char *draw_print(const struct draw *draw, char *text, size_t size);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* By the model's own walk over a tile, with places in the image for addresses: both are multiples of 256. */
+/* Uses the model's own walk over a tile, with offsets in the image as addresses; both have the same alignment
+ * of 256. */
 #include "conformance_expect.h"
 
 #include <inttypes.h>
@@ -72,7 +73,8 @@ void expect_load(const struct draw *draw, const unsigned char *image, unsigned c
 	}
 }
 
-/* Where it is meant to be, else the first place that has its bytes; -1: there is none. */
+/* Returns where the piece is: at its intended place, or else at the first place with the same bytes; -1 if
+ * there is none. */
 static int64_t find_piece(const unsigned char *piece, uint32_t meant, const unsigned char *in, uint32_t n)
 {
 	if (!memcmp(in + meant, piece, TILE_PIECE))
@@ -142,7 +144,7 @@ static bool mark(unsigned char *roles, uint64_t first, uint64_t end, enum role r
 	return true;
 }
 
-/* Around a piece that starts or ends a row, or where the tensor ends. */
+/* Marks the bytes around a piece at the start or end of a row, or at the end of the tensor. */
 static bool mark_margins(unsigned char *roles, const struct tile_piece *piece, bool starts, bool ends)
 {
 	uint64_t end = piece->global + piece->last;

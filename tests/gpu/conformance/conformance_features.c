@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One table: a feature is a question to a draw, with a number where several differ in it alone. */
+/* A table of features: each is a predicate of a draw, with a number where several features differ only in
+ * that. */
 #include "conformance_features.h"
 
 #include <assert.h>
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define WORST 10 /* features that are told */
+#define WORST 10 /* features that are listed */
 
 typedef bool has_feature(const struct tensor_map_layout *l, const struct draw *draw, uint32_t value);
 
@@ -16,7 +17,7 @@ static has_feature has_type, has_rank, has_interleave, has_swizzle, has_l2, has_
 
 static const struct {
 	const char *name;
-	has_feature *has; /* NULL: replaced addresses */
+	has_feature *has; /* NULL: the feature of patched addresses */
 	uint32_t value;
 } features[] = {
 	{ "type uint8", has_type, TENSOR_MAP_UINT8 },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a draw is made of, and how the loads and stores of it went. A draw counts for every feature that it
- * has. */
+/* The features of draws, and how the loads and stores of draws with each feature went. A draw counts for
+ * every feature that it has. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_FEATURES_H
 #define TESTS_GPU_CONFORMANCE_CONFORMANCE_FEATURES_H
 
@@ -17,16 +17,16 @@ enum feature_way { FEATURE_LOAD, FEATURE_STORE, FEATURE_WAYS };
 struct feature_tally {
 	uint64_t done[FEATURE_WAYS];
 	uint64_t wrong[FEATURE_WAYS];
-	uint64_t lost; /* draws that were the end of their context */
+	uint64_t lost; /* draws that ended their context */
 };
 
-/* tally: FEATURE_COUNT of them. replaced: the map's address was patched in. */
+/* Tally has FEATURE_COUNT elements. replaced: the map's address was patched in. */
 void features_count(struct feature_tally *tally, const struct draw *draw, bool replaced, enum feature_way way,
                     bool right);
 
 void features_count_lost(struct feature_tally *tally, const struct draw *draw, bool replaced);
 
-/* Which features go with what is wrong: those of which the largest share is. */
+/* Prints the features that go with errors: those with the largest share of wrong draws. */
 void features_print_worst(const struct feature_tally *tally);
 
 const char *feature_name(int feature);

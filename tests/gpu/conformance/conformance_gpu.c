@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One stream, one launch, one call at a time: every function returns when the device is done. */
+/* Uses one stream and one launch at a time: every function returns when the device has finished. */
 #include "conformance_gpu.h"
 
 #include "kernels/cuda/driver/driver.h"
@@ -74,7 +74,7 @@ int gpu_read(struct gpu *gpu, void *to, CUdeviceptr from, uint64_t bytes, struct
 	return settle(gpu, driver_call(err, cuMemcpyDtoHAsync, (to, from, bytes, gpu->stream)), err);
 }
 
-/* cluster: blocks, and the grid is one; 1 is none. */
+/* Cluster is the number of blocks of the cluster and of the grid; 1: no cluster. */
 static int launch(struct gpu *gpu, CUfunction function, void *args, uint32_t cluster, uint32_t copied,
                   struct error *err)
 {

@@ -8,7 +8,8 @@
 #define TOLD_EACH   3
 #define INNER_PIECE 16
 
-/* 233472 bytes were taken, 256800 refused. No block has so much shared memory, only a multiprocessor has. */
+/* The driver accepted 233472 bytes and refused 256800. Only a multiprocessor, and no block, has so much
+ * shared memory. */
 #define LARGEST_BOX (228u << 10)
 
 static const char *const deviation_names[DEVIATION_COUNT] = {
@@ -24,8 +25,8 @@ static uint64_t inner_bytes(const struct tensor_map_layout *l)
 	return (uint64_t)l->box[0] * tensor_map_type_size(l->type);
 }
 
-/* As the driver counts it: in whole steps of every dimension, the innermost too. That is never more than the
- * tile takes. */
+/* Counts the box as the driver does: in whole steps of every dimension, including the innermost. The tile
+ * never takes less. */
 static uint64_t box_bytes(const struct tensor_map_layout *l)
 {
 	uint64_t bytes = tensor_map_type_size(l->type);
@@ -35,7 +36,7 @@ static uint64_t box_bytes(const struct tensor_map_layout *l)
 	return bytes;
 }
 
-/* Of a layout that breaks no rule. */
+/* Returns the known deviation that explains why the driver refuses a legal layout. */
 static enum deviation why_refused(const struct tensor_map_layout *l)
 {
 	if (l->interleave != TENSOR_MAP_INTERLEAVE_NONE && inner_bytes(l) % INNER_PIECE)
@@ -43,7 +44,8 @@ static enum deviation why_refused(const struct tensor_map_layout *l)
 	return box_bytes(l) > LARGEST_BOX ? DEVIATION_LARGE : DEVIATION_NONE;
 }
 
-/* Of one that breaks some: whether the swizzle is all that is wrong with it. */
+/* Returns the known deviation that explains why the driver accepts an illegal layout: only the swizzle may be
+ * wrong with it. */
 static enum deviation why_taken(const struct tensor_map_layout *l, uint64_t address)
 {
 	struct tensor_map_layout with_32b = *l;
@@ -68,7 +70,7 @@ void judge_print_deviations(const struct judge *judge)
 
 /* ---- Judgement --------------------------------------------------------------------------------------- */
 
-/* "dim stride": each field that a rule names, once. */
+/* Writes each field that a rule names once, such as "dim stride". */
 static void name_fields(const struct tensor_map_rules *rules, char *ret, size_t size)
 {
 	size_t used = 0;
@@ -85,7 +87,7 @@ static void name_fields(const struct tensor_map_rules *rules, char *ret, size_t 
 	}
 }
 
-/* The deviation's number, or the fields that the rules name, of which there may be none. */
+/* Writes the deviation's number, or the fields that the rules name, if any. */
 static void name_kind(const struct tensor_map_rules *rules, enum deviation deviation, char *ret, size_t size)
 {
 	if (deviation)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stores do to the bytes next to those that they are to write: measured, not judged. */
+/* Counts what stores do to the bytes next to those that they are to write. This is reported without being
+ * judged. */
 #ifndef TESTS_GPU_CONFORMANCE_CONFORMANCE_MARGINS_H
 #define TESTS_GPU_CONFORMANCE_CONFORMANCE_MARGINS_H
 
@@ -9,13 +10,13 @@
 
 struct margins {
 	struct {
-		uint64_t stores;  /* that have bytes of the role */
-		uint64_t touched; /* that wrote some */
-		uint64_t most;    /* bytes, from the tile's edge to the farthest that was written */
+		uint64_t stores;  /* stores with bytes of this role */
+		uint64_t touched; /* stores that wrote some of these bytes */
+		uint64_t most;    /* most bytes from the tile's edge to the farthest byte written */
 	} role[BYTE_ROLE_COUNT];
 };
 
-/* One store. roles, before and got: of the whole image, looked at in the window. */
+/* Counts one store. roles, before and got cover the whole image; only the window is examined. */
 void margins_count(struct margins *margins, const struct window *window, const unsigned char *roles,
                    const unsigned char *before, const unsigned char *got);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One draw after the other: encode, load, store, compare. */
+/* Processes one draw after the other: encodes, loads, stores and compares. */
 #include "conformance_run.h"
 
 #include <inttypes.h>
@@ -16,19 +16,19 @@
 #include "conformance_gpu.h"
 #include "kernels/cuda/driver/driver.h"
 
-#define TILE_ROOM (256u << 10) /* shared memory of any block, and more */
+#define TILE_ROOM (256u << 10) /* more than the shared memory of any block */
 
 struct run {
 	struct gpu gpu;
-	bool is_model; /* it ends a launch that breaks a rule of the unit, and there is no going on */
+	bool is_model; /* the stand-in: a launch that breaks a rule of the unit ends the context */
 	uint64_t seed;
-	struct rng rng; /* of the draw's data */
+	struct rng rng; /* random numbers for the draw's data */
 	struct results *results;
-	unsigned char *image;  /* what the device's memory holds */
+	unsigned char *image;  /* the expected contents of the device's memory */
 	unsigned char *before; /* the same before a store */
 	unsigned char *got;
 	unsigned char *roles;
-	unsigned char *tile; /* TILE_ROOM, as marks; the others IMAGE_BYTES */
+	unsigned char *tile; /* tile and marks have TILE_ROOM bytes, the other buffers IMAGE_BYTES */
 	unsigned char *marks;
 };
 
@@ -110,7 +110,7 @@ static bool is_replaced(const struct run *run)
 	return run->results->number % 2 == 0;
 }
 
-/* What went wrong, in full, as long as there is a place for it. Returns false. */
+/* Reports in full what went wrong, while there is room for reports. Returns false. */
 __attribute__((format(printf, 3, 4))) static bool wrong(struct run *run, const struct draw *draw,
                                                         const char *format, ...)
 {
@@ -199,7 +199,7 @@ static int run_draw(struct run *run, struct error *err)
 	return r;
 }
 
-/* Every second map is encoded elsewhere and patched, as the cache does it. */
+/* Every second map is encoded with another address and then patched, as the plan cache does. */
 static int make_map(struct run *run, const struct draw *draw, CUtensorMap *map, struct error *err)
 {
 	CUtensorMap fresh = *map;
@@ -231,7 +231,7 @@ static struct conformance_args args_of(const struct draw *draw, const CUtensorMa
 	return args;
 }
 
-/* Bytes of shared memory up to the last that is not poison any more. */
+/* Returns the number of bytes of shared memory up to the last that is not poison. */
 static uint32_t written_bytes(const unsigned char *shared, uint32_t n)
 {
 	while (n > 0 && shared[n - 1] == CONFORMANCE_POISON)
@@ -239,7 +239,7 @@ static uint32_t written_bytes(const unsigned char *shared, uint32_t n)
 	return n;
 }
 
-/* What lies between rows that are narrower than the swizzle may be anything. */
+/* The bytes between rows that are narrower than the swizzle may have any value. */
 static bool check_load(struct run *run, const struct draw *draw, const struct conformance_args *args,
                        uint32_t status)
 {
@@ -296,7 +296,7 @@ static int load(struct run *run, const struct draw *draw, const CUtensorMap *map
 
 /* ---- Clusters ---------------------------------------------------------------------------------------- */
 
-/* The tile, and bytes that are the image's or a block's own, in clusters. */
+/* Moves the tile, and bytes of the image or of a block, in clusters. */
 static int share(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)
 {
 	struct cluster_memory memory = { run->image, run->tile, run->marks, run->got };
@@ -352,7 +352,8 @@ static int try_store(struct run *run, const struct draw *draw, const CUtensorMap
 	return store(run, draw, map, err);
 }
 
-/* The image takes what the model says, then what there is: the next draws go on from there. */
+/* Stores the tile and compares. The image then takes over the actual bytes, from which the next draws
+ * continue. */
 static int store(struct run *run, const struct draw *draw, const CUtensorMap *map, struct error *err)
 {
 	struct conformance_args args = args_of(draw, map, 0);
@@ -382,7 +383,7 @@ static int store(struct run *run, const struct draw *draw, const CUtensorMap *ma
 	return r;
 }
 
-/* Whether all of the memory is as the stores, each looked at where it was to write, left it. */
+/* Compares all memory with the image, where each store's own window has already been checked. */
 static int check_image(struct run *run, struct error *err)
 {
 	int r = gpu_read(&run->gpu, run->got, run->gpu.image, IMAGE_BYTES, err);
@@ -394,7 +395,7 @@ static int check_image(struct run *run, struct error *err)
 
 /* ---- Beyond ------------------------------------------------------------------------------------------ */
 
-/* Its line begins before it is known whether there will be an end. */
+/* Prints the start of its line in advance, because the device may be lost before the end. */
 static int run_beyond(struct run *run, struct error *err)
 {
 	const struct beyond *row = &beyond_rows[run->results->beyond++];
@@ -403,7 +404,7 @@ static int run_beyond(struct run *run, struct error *err)
 	CUresult result = gpu_encode(&map, &row->draw.layout, address_of(run, &row->draw));
 	int r = 0;
 
-	run->results->number = 1; /* its address is its own */
+	run->results->number = 1; /* the address of this draw is not shared with others */
 	if (result == CUDA_SUCCESS)
 		r = row->way == FEATURE_LOAD ? load(run, &row->draw, &map, err)
 		                             : store(run, &row->draw, &map, err);

@@ -19,19 +19,19 @@
 #define DEFAULT_ROWS 2000
 #define DEFAULT_SEED 20
 
-/* Rows that once moved more than twice the ideal. */
+/* Rows that once moved more than twice the least number of sectors. */
 static const struct {
 	uint64_t seed;
 	uint64_t number;
 } hard_rows[] = {
-	/* Reversed along what the runs of both sides have. */
+	/* Reversed along an axis that is contiguous on both sides. */
 	{ 101, 355 },
 	{ 104, 219 },
 	{ 105, 104 },
 	{ 106, 529 },
 	/* The cheapest tile has runs that are too short. */
 	{ 205, 502 },
-	/* Borders of short rows, and one that no tile can have. */
+	/* Borders of short rows, one of which no tile can have. */
 	{ 206, 177 },
 	{ 303, 406 },
 	{ 508, 44 },
@@ -42,7 +42,7 @@ struct traffic {
 	struct traffic_report report;
 	bool verbose;
 	int wrong;
-	int short_of; /* rows that moved less than they have to */
+	int short_of; /* rows that moved less than the least number, which is an error of the test */
 };
 
 /* The memory of one row. */
@@ -51,9 +51,9 @@ struct places {
 	CUdeviceptr src_memory;
 	size_t dst_bytes;
 	size_t src_bytes;
-	uint64_t dst; /* of elements [0, ..., 0] */
+	uint64_t dst; /* addresses of elements [0, ..., 0] */
 	uint64_t src;
-	uint8_t *host; /* the source, then the destination */
+	uint8_t *host; /* bytes of the source, followed by those of the destination */
 };
 
 static void must(int r, const struct error *err)
@@ -62,7 +62,7 @@ static void must(int r, const struct error *err)
 		tap_bail_out("%s", err->message);
 }
 
-/* Memory that just holds both tensors, where the row has them. */
+/* Allocates memory that just holds both tensors, at the row's alignment. */
 static void places_init(struct places *ret, const struct bench_row *row, const struct transform_spec *spec,
                         int64_t first)
 {
@@ -99,7 +99,7 @@ static void describe_tile(const struct plan *plan, char *text, size_t size)
 		len += (size_t)snprintf(text + len, size - len, "%s%" PRId64, d ? "x" : "", plan->tile[d]);
 }
 
-/* Runs it, and counts. */
+/* Runs the row and counts the sectors. */
 static void move_row(struct traffic *traffic, const struct transform *transform, const struct places *places,
                      struct traffic_row *ret)
 {

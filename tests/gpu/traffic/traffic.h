@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A random row, what its kernels moved on the stand-in driver, and the least that they could have. */
+/* A random row, the sectors that its kernels moved on the stand-in driver, and the least number that they
+ * could have moved. */
 #ifndef TESTS_GPU_TRAFFIC_H
 #define TESTS_GPU_TRAFFIC_H
 
@@ -10,27 +11,27 @@
 #include "tests/bench/random_rows.h"
 #include "tests/softgpu/counts.h"
 
-/* The ratio of the sectors that are moved to the ideal is at most: */
-#define TRAFFIC_MEAN  1.15 /* in the geometric mean of all rows */
+/* Limits of the ratio of moved sectors to the least number. */
+#define TRAFFIC_MEAN  1.15 /* the geometric mean over all rows */
 #define TRAFFIC_WORST 2.0
 
 struct traffic_ideal {
-	uint64_t read;    /* sectors of the source that hold an element that is needed */
-	uint64_t written; /* sectors of the destination that hold an element that is written */
+	uint64_t read;    /* sectors of the source that hold a needed element */
+	uint64_t written; /* sectors of the destination that hold a written element */
 };
 
 struct traffic_row {
-	uint64_t number; /* of the seed's rows */
+	uint64_t number; /* number of the row within the seed */
 	struct bench_row row;
 	char what[64];
 	enum strategy_id strategy;
 	char tile[48];
 	struct traffic_ideal ideal;
 	struct softgpu_counts counts;
-	double ratio; /* by traffic_report_add */
+	double ratio; /* set by traffic_report_add */
 };
 
-/* dst and src: addresses of elements [0, ..., 0]. false: no memory. */
+/* Dst and src are the addresses of elements [0, ..., 0]. Returns false if out of memory. */
 bool traffic_ideal_init(struct traffic_ideal *ret, const struct transform_spec *spec, uint64_t dst,
                         uint64_t src);
 
@@ -39,7 +40,7 @@ struct traffic_report {
 	int n;
 };
 
-/* false: no memory. */
+/* Returns false if out of memory. */
 bool traffic_report_add(struct traffic_report *report, const struct traffic_row *row);
 void traffic_report_deinit(struct traffic_report *report);
 

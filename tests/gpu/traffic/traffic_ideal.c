@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element by element, as the oracle moves them: a bit for each sector of either side. */
+/* Visits the elements one by one, as the oracle does, with a bit for each sector of either side. */
 #include <stdlib.h>
 
 #include "tests/support/oracle.h"
@@ -21,7 +21,7 @@ static bool sectors_init(struct sectors *ret, const struct tensor_layout *layout
 	return ret->seen != NULL;
 }
 
-/* An element is in one sector or covers whole ones. */
+/* An element lies in one sector, or covers whole ones. */
 static void sectors_add(struct sectors *sectors, uint64_t address, uint64_t bytes)
 {
 	for (uint64_t s = address / SOFTGPU_SECTOR; s <= (address + bytes - 1) / SOFTGPU_SECTOR; s++) {
@@ -30,7 +30,7 @@ static void sectors_add(struct sectors *sectors, uint64_t address, uint64_t byte
 	}
 }
 
-/* The next index, the last dimension fastest. false: there is none. */
+/* Advances to the next index, the last dimension fastest. Returns false after the last. */
 static bool step(const struct tensor_layout *layout, int64_t *index)
 {
 	for (int d = layout->rank - 1; d >= 0; d--) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ratios, shares and rows in words. */
+/* Computes ratios and shares, and describes rows in words. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 
 #include "traffic.h"
 
-#define MOST_THREADS 2048 /* of a multiprocessor */
+#define MOST_THREADS 2048 /* most resident threads of a multiprocessor */
 #define MOST_SHARED  (228 << 10)
-#define OF_SYSTEM    1024 /* bytes of shared memory, of each block */
+#define OF_SYSTEM    1024 /* bytes of shared memory that the system takes of each block */
 #define WORST        10
 
 static const char *const route_names[STRATEGY_COUNT] = {
@@ -72,7 +72,7 @@ double traffic_report_worst(const struct traffic_report *report)
 
 /* ---- Text -------------------------------------------------------------------------------------------- */
 
-/* Bytes of loads on their way to a multiprocessor that has as many blocks as fit. */
+/* Returns the bytes of loads under way to a multiprocessor that holds as many blocks as fit. */
 static uint64_t in_flight(const struct softgpu_counts *counts)
 {
 	uint64_t by_threads, by_shared;
@@ -89,7 +89,7 @@ static double ratio_of(uint64_t n, uint64_t ideal)
 	return ideal ? (double)n / (double)ideal : n ? INFINITY : 1;
 }
 
-/* Its number, and what it does. */
+/* Prints the row's number and its operation. */
 static void print_name(FILE *out, const struct traffic_row *row)
 {
 	char shape[96];
