@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of blocks, batches, runs of plans and the submission ring, as a client of the service sees them: a
- * part of these, a line of JSON for each row. moves.py starts the service and makes the table.
+/* Measures lists of blocks, batches, runs of plans or the submission ring as a client of the service sees
+ * them, and prints a line of JSON for each row. moves.py starts the service and makes the table.
  *
- *   bench_moves SOCKET THREADS PART [quick]    THREADS: as many as the service's engine has
+ *    bench_moves SOCKET THREADS PART [quick]    THREADS is the number of threads of the service's engine.
  *
  * Every row's bytes are checked; a wrong one ends the program with 1.
  */

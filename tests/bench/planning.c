@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures what planning for a GPU takes, and how good the plans are by the model's own account: a planner
- * that is faster because it chooses worse shows in the second line. It needs no GPU.
+/* Measures how long planning for a GPU takes, and how good the plans are by the cost model itself: a planner
+ * that is faster because it chooses worse plans shows in the second line. It needs no GPU.
  *
- *   planning [N [SEED]]          times the plans of N random layouts [1000] from SEED [7] for an H200
- *   planning --plans [N [SEED]]  prints what each plan is instead, and those of the chosen rows, so that the
- *                                output before a change can be compared with the one after it
+ *    planning [N [SEED]]          times the plans of N random layouts (1000) from SEED (7) for an H200
+ *    planning --plans [N [SEED]]  instead prints each plan, and those of the table's rows, so that the output
+ *                                 before and after a change can be compared
  */
 #include <inttypes.h>
 #include <math.h>

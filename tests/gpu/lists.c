@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random lists of blocks, batches and transforms between split tensors by the engine on the device, against
- * the oracles: whole memories compared.
+/* Compares the engine on the device with the oracles for random lists of blocks, batches, and transforms
+ * between split tensors. Whole memories are compared.
  *
- *   lists [CASES [SEED]]    TAP; each case is decided by its seed alone
+ *    lists [CASES [SEED]]    Output is TAP. Each case is decided by its seed alone.
  *
- * Half of them may occupy one multiprocessor of the device.
+ * Half of the cases may use only one multiprocessor of the device.
  */
 #include <inttypes.h>
 #include <poll.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges of many allocations on a GPU, with a tmad on the same device: chunks of 2 MiB and of 20 MiB, as
- * PyTorch's expandable segments have them; allocations of a memory pool (cudaMallocAsync); and memory of the
- * service, mapped here. TAP; lines for people say what registrations and searches take.
+/* Tests address ranges of many allocations on a GPU, with a tmad on the same device: chunks of 2 MiB and of
+ * 20 MiB, as PyTorch's expandable segments have them; allocations of a memory pool (cudaMallocAsync); and
+ * memory of the service that is mapped here. Output is TAP, with the times of registrations and searches as
+ * diagnostics.
  *
- *   ranges SOCKET [MIB]        bytes of a range; 1024
+ *    ranges SOCKET [MIB]        MIB is the size of a range (1024).
  */
 #include <dlfcn.h>
 #include <inttypes.h>

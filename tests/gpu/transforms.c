@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random transforms on the device against the oracle: the whole destination, guards and gaps included.
+/* Compares random transforms on the device with the oracle: the whole destination, including guards and gaps.
  *
- *   transforms [CASES [SEED]]    TAP; each case is decided by its seed alone
+ *    transforms [CASES [SEED]]    Output is TAP. Each case is decided by its seed alone.
  *
- * Each is moved as planned, then by one of the alternatives that the planner has to that, and then by a
- * random tile of many axes, if one can be drawn. Each is moved once with the whole device, and once with one
- * or two of its multiprocessors.
+ * Each transform is moved as planned, then by one of the planner's alternatives, and then by a random tile of
+ * several axes if one can be drawn; each time once with the whole device, and once with one or two of its
+ * multiprocessors.
  *
- * Odd seeds draw from the oracle's own cases, small and of every kind; even ones are larger: each fourth of
- * them what is done without the Tensor Memory Accelerator, the others aligned so that it may take most of
- * them.
+ * Odd seeds draw from the oracle's own cases, which are small and of every kind. Even seeds draw larger ones:
+ * a fourth of them are moved without the Tensor Memory Accelerator, and the others are aligned so that it can
+ * move most of them.
  */
 #include <inttypes.h>
 #include <stdio.h>

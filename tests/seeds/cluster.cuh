@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // clang-format off: the table keeps its columns
-/* What the blocks of a cluster can do for each other, one small function an instruction: beside tma.cuh's list,
- * which has what kernels use. For the host, the functions come from cluster_model.hh.
+/* Functions by which the blocks of a cluster access each other, each a single instruction; tma.cuh has those that the
+ * engine's kernels use. On the host, cluster_model.hh provides them.
  *
- *   load_tile_multicast    global -> shared of several blocks: to the same place in each, and the bytes complete on
- *   load_bulk_multicast    the barrier at the same place in each
- *   copy_bulk              shared -> shared of another block, completes on a barrier there; nothing else says that
- *                          the source has been read
+ *   load_tile_multicast    global -> shared memory of several blocks, at the same offset in each; the bytes complete on
+ *   load_bulk_multicast    the barrier at the same offset in each
+ *   copy_bulk              shared -> shared memory of another block, completes on a barrier there; nothing else tells
+ *                          that the source has been read
  *   barrier_arrive_block   arrives on a barrier of another block
- *   barrier_wait_cluster   barrier_wait, after which what those other blocks did can be seen
+ *   barrier_wait_cluster   barrier_wait that also acquires what other blocks did before they arrived
  *
- * Places are this block's addresses, whichever block they are meant in. That block must have started and made its
- * barrier, and it must not end before it knows that all this is over: a cluster_sync at either end sees to both.
+ * Addresses are given as this block's own, whichever block they are meant in. The other block must have started and
+ * made its barrier, and must not end before it knows that all this is over: a cluster_sync at either end ensures both.
  * Sources: PTX ISA 9.0, cp.async.bulk, cp.async.bulk.tensor, mapa, mbarrier.arrive, mbarrier.try_wait; CUDA C++
  * Programming Guide, "Distributed Shared Memory".
  */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client whose service is killed again and again, and the history of what it asked and was told.
+/* A client whose service is killed repeatedly, and the history of its requests and their results.
  *
- *   history SOCKET SEED    Works until standard input ends. Prints a line a request:
- *       ID WAY STATUS REPEATS RECONNECTS BYTES
- *   ID counts the requests; none is missing and none comes twice, because a line is printed when one has
- * ended and every ticket is waited for. WAY: call, or ticket (with others under way). BYTES: what the
- * destination held afterwards, beside the oracle: right; wrong; part (each byte as it was or as it has to
- * be).
+ *    history SOCKET SEED    works until standard input ends, and prints a line for each request:
+ *        ID WAY STATUS REPEATS RECONNECTS BYTES
+ *
+ * ID counts the requests. None is missing and none appears twice, because a line is printed when a request
+ * has ended, and every ticket is waited for. WAY is "call" or "ticket"; tickets have other requests under
+ * way. BYTES compares the destination with the oracle's: "right", "wrong", or "part" if each byte is either
+ * unchanged or right.
  *
  * Destinations are poisoned before each request.
  */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many threads that sleep on one word: stress_sleepers FD N, until its standard input ends.
+/* Runs many threads that sleep on one word until standard input ends.
  *
- * FD is a shared file of at least 4096 bytes. At 0 is the word, 64 bits, which goes up; at 64, 32 bits:
- * wake-ups that threads have seen, ever; at 68: threads that are about to sleep, or do. A thread sleeps
- * without a limit: one that nobody wakes is missing in the count.
+ *    stress_sleepers FD N
+ *
+ * FD is a shared file of at least 4096 bytes. At offset 0 is the word, which has 64 bits and increases. The
+ * 32-bit number at 64 counts all wake-ups that threads have seen; that at 68 counts the threads that sleep or
+ * are about to. Threads sleep without a timeout, so a thread that nobody wakes is missing in the count.
  */
 #include <errno.h>
 #include <limits.h>

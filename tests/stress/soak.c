@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One user's connections of the soak: one after the other, each with mixed work for a while.
+/* Runs one user's connections of the soak test one after the other, each with mixed work for a while.
  *
- *   soak SOCKET SEED UID    Works until standard input ends. Prints what it did and the errors it asked for:
- *       CONNECTIONS CALLS TRANSFORMS and then STATUS=COUNT each
- *   and ends with 1 at the first answer that is not the one due.
+ *    soak SOCKET SEED UID    works until standard input ends, then prints one line of counts and the errors
+ *                            that it provoked:
+ *        CONNECTIONS CALLS TRANSFORMS [STATUS=COUNT...]
+ *
+ * It exits with 1 at the first unexpected answer.
  */
 #include <poll.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients that are killed, one after the other and several at a time, at random points of whatever they do.
+/* Starts clients and kills them, one after the other and several at a time, at random points of their work.
  *
- *   victims SOCKET N SEED [UID]    Kills N of them; each runs as UID. Prints what they had come to.
+ *    victims SOCKET N SEED [UID]    kills N clients, which run as UID, and prints what they had done
  */
 #include <errno.h>
 #include <fcntl.h>

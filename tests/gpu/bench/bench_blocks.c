@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of blocks and batches, one request each, against the driver's ways to do as much: one copy of as many
- * bytes, a loop of cuMemcpyAsync, and cuMemcpyBatchAsync.
+/* Compares lists of blocks and batches, one request each, with the driver's ways to move as many bytes: one
+ * copy, a loop of cuMemcpyAsync, and cuMemcpyBatchAsync.
  *
- *   bench_blocks [RUNS [ONE-IN]]    31 runs, fewer where a row takes long; for trials a ONE-INth of the
- * blocks
+ *    bench_blocks [RUNS [ONE-IN]]    RUNS is 31, or fewer where a row takes long. ONE-IN reduces the blocks
+ * for trials.
  *
- * Times are from the first call to when all of it has ended, by the host's clock: what is saved on the host
- * counts. For ours and the one copy the device's own time is there too, as it is behind other work. Each row
- * but a batch is done twice, as it is planned and by a kernel that takes any layout. Each run takes other
- * blocks and another destination, so that little is found in the L2, and comes after one of its own kind that
- * has ended: what a driver has to do after thousands of calls is not the next one's. Medians. Every row is
- * checked, each block of it; a wrong byte ends the program with 1.
+ * Times are medians by the host's clock from the first call until everything has ended, so time saved on the
+ * host counts. For the engine and the single copy, the device's own time when enqueued behind other work is
+ * given as well. Each row except batches is measured twice: as planned, and with a kernel that takes any
+ * layout. Each run uses other blocks and another destination, so that little is found in the L2, and follows
+ * a finished run of the same kind, so that what a driver has to clean up after thousands of calls does not
+ * count for the next way. Every block of every row is checked; a wrong byte ends the program with 1.
  */
 #include <stdio.h>
 #include <stdlib.h>

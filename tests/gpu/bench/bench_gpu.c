@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures how fast the device moves tensors, against its own copy of as many bytes in the same run.
+/* Measures how fast the device moves tensors, compared with its own copy of as many bytes in the same run.
  *
  * The kernel of a plan is compared with cuMemcpyDtoDAsync of the same number of bytes, by the device's
  * events. The plan is the fastest of those that the planner compares (cuda_plan.h), which are tried first;
- * the one that is predicted to be the fastest is timed too if it is another. Kernel and copy take turns in
- * the same memory. Each call uses the next place in it (turn.h). A run repeats short calls; a copy of
- * something else, which is not timed, keeps the device busy until all of them are enqueued, so that none
- * waits for the host. Data is random. Rows are in bench_rows.h; tests/bench/program.h has the command line
- * and the table.
+ * the one predicted to be the fastest is timed as well if it is another. Kernel and copy take turns in the
+ * same memory, where each call uses the next place (turn.h). A run repeats short calls. An untimed copy of
+ * other data keeps the device busy until all of them are enqueued, so that none waits for the host. The data
+ * is random. Rows are in bench_rows.h; tests/bench/program.h has the command line and the table.
  */
 #include <stdio.h>
 #include <string.h>

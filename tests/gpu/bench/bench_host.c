@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traffic between host and device by the engine, one job at a time: as it is, and "before": lists of blocks
- * by the kernel that reads and writes host memory in place, and a transpose over whose source comes as a
- * whole.
+/* Measures traffic between host and device by the engine, one job at a time. For comparison, "before"
+ * measures lists of blocks with the kernel that accesses host memory in place, and a transpose whose source
+ * is copied as a whole first.
  *
- *   bench_host [RUNS [ONE-IN [THREADS [SLOTS [SLOT-KIB]]]]]    7 runs; for trials a ONE-INth of the bytes;
- * the others are the engine's where 0
+ *   bench_host [RUNS [ONE-IN [THREADS [SLOTS [SLOT-KIB]]]]]
  *
- * GB/s of one way, by the median of the engine's own times and by the host's clock from submission to
- * completion. Every row is checked once; a wrong byte ends the program with 1.
+ * RUNS is 7 by default. ONE-IN reduces the bytes for trials. The others default to the engine's values, as
+ * does 0.
+ *
+ * The figures are GB/s of one direction, by the medians of the engine's own times and of the host's clock
+ * from submission to completion. Every row is checked once; a wrong byte ends the program with 1.
  */
 #include <poll.h>
 #include <stdio.h>

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the service adds to a launch: the same small transpose between the same device memory, by a launch of
- * this process and a wait for it, and by a tmad on the same device, one at a time and many under way.
+/* Measures what the service adds to a launch: the same small transpose between the same device memory, by a
+ * launch of this process that it waits for, and by a tmad on the same device, one at a time and with many
+ * under way.
  *
- *   bench_latency SOCKET
+ *    bench_latency SOCKET
  *
- * Both take turns, TURN requests each. A ping is the same way to the service and back without a transform.
- * Last, what explain says of transposes of more sizes: the time on the device that is predicted, and the one
- * that was measured.
+ * Both take turns of TURN requests each. A ping makes the same trip to the service and back without a
+ * transform. At the end, explain gives the predicted and the measured time on the device for transposes of
+ * more sizes.
  */
 #include <stdio.h>
 

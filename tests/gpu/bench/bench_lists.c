@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers by a service, a list a request, against its own copy of as many bytes: one at a time, and many
- * under way.
+/* Compares gathers by a service, one list in each request, with the service's copy of as many bytes: one at a
+ * time, and with many under way.
  *
- *   bench_lists SOCKET [ONE-IN]    for trials a ONE-INth of the blocks, once
+ *    bench_lists SOCKET [ONE-IN]    ONE-IN reduces the blocks for trials, with a single run.
  *
- * Both take turns. Times of one are the client's, from the call to the reply, and what the engine says that
- * it took; of many the client's for all of them, a request. Medians. Every block is checked once, past the
- * list.
+ * Both take turns. The time of a single request is the client's, from call to reply, and also the engine's
+ * own; with many under way it is the client's time for all, divided by their number. Figures are medians.
+ * Every block is checked once, without using the list.
  */
 #include <stdbool.h>
 #include <stdio.h>

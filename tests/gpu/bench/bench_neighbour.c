@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The service as a neighbour: what requests do to each other (neighbour_pair.c), and what they and a process
- * that computes on the same device do to each other (neighbour_rows.c).
+/* Measures the service as a neighbour: what requests do to each other (neighbour_pair.c), and what they and a
+ * process that computes on the same device do to each other (neighbour_rows.c).
  *
- *   bench_neighbour [--tiny] [--keep-free N] [--compute PROGRAM] SOCKET
+ *    bench_neighbour [--tiny] [--keep-free N] [--compute PROGRAM] SOCKET
  *
- *   --tiny         as little of everything as there can be, for trials; names of rows stay
- *   --keep-free    under MPS, multiprocessors that the compute leaves free (0: it may use all)
- *   --compute      its program; otherwise the one beside this one
+ *    --tiny         does as little of everything as possible, for trials; the names of rows stay the same
+ *    --keep-free    under MPS, the multiprocessors that the compute process leaves free (0: it may use all)
+ *    --compute      the compute program; by default the one in this program's directory
  *
- * A ratio compares two measurements of one run.
+ * A ratio compares two measurements of the same run.
  */
 #include <getopt.h>
 #include <limits.h>

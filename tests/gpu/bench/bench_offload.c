@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of many layers, scattered on the device, to one piece of shared host memory and back, by a service:
- * alone, and beside a process that computes.
+/* Measures a service that copies blocks of many layers, scattered on the device, to one piece of shared host
+ * memory and back: alone, and beside a process that computes.
  *
- *   bench_offload [--tiny] [--keep-free N] [--compute PROGRAM] SOCKET
+ *    bench_offload [--tiny] [--keep-free N] [--compute PROGRAM] SOCKET
  *
- * A list of blocks is one request. Beside it stand two requests, a gather into a buffer on the device with
- * one copy of it, or the reverse, which is what a program would write without lists between device and host;
- * and that copy alone, which is as fast as the bus. GB/s are bytes that arrive, of one request after another.
- * What the compute keeps is its rate beside a way as a part of its rate while the service is idle. Each row's
- * blocks are compared once.
+ * A list of blocks is one request. It is compared with two requests, a gather into a device buffer and one
+ * copy of that buffer, or the reverse, which a program without lists between device and host would send; and
+ * with that copy alone, which is as fast as the bus. GB/s count bytes that arrive, with one request after
+ * another. The share that the compute process keeps is its rate beside a way divided by its rate while the
+ * service is idle. Each row's blocks are checked once.
  */
 #include <getopt.h>
 #include <limits.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers and scatters of layers that lie in 160 regions, by a table, against the same in one region: what
- * the engine takes for one, and how many small ones a second the service takes.
+/* Compares gathers and scatters of layers that lie in 160 regions, by a table, with the same in one region:
+ * the engine's time for one request, and how many small requests the service handles per second.
  *
- *   bench_tables SOCKET [ONE-IN]    for trials a ONE-INth of the blocks and of the requests
+ *    bench_tables SOCKET [ONE-IN]    ONE-IN reduces the blocks and the requests for trials.
  *
- * The three ways take turns: layers evenly spaced in one region, listed in one region, and in a region each,
- * at uneven offsets. The other side is one region. Medians of the engine's own times, as ratios to the first
- * way. Every block of every way is checked once. The small requests are of one block of 16 bytes in each
- * layer, and of an entry of -1, which moves nothing; many are under way.
+ * Three ways take turns: layers evenly spaced in one region, listed in one region, and each in a separate
+ * region at uneven offsets. The other side is one region. Figures are medians of the engine's own times, as
+ * ratios to the first way. Every block of every way is checked once. The small requests have one block of 16
+ * bytes in each layer, or an entry of -1, which moves nothing; many are under way.
  */
 #include <stdbool.h>
 #include <stdio.h>

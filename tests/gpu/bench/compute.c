@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that keeps a GPU computing, as a neighbour of the service: launches of about 200 us, of four
- * blocks to each multiprocessor one after the other, a few of them queued at any time.
+/* A process that keeps a GPU computing, as a neighbour of the service. Its launches take about 200 us, each
+ * with four successive blocks for every multiprocessor, and a few launches are queued at any time.
  *
- *   compute PAGE [tiny]     PAGE: the number of a descriptor, of a struct compute_page
+ *    compute PAGE [tiny]     PAGE is the number of a descriptor of a struct compute_page.
  *
- * bench_neighbour starts it. Each block takes most of a multiprocessor's shared memory, as those of a matrix
+ * bench_neighbour starts it. Each block takes most of a multiprocessor's shared memory, as blocks of a matrix
  * multiplication do, so that nothing else fits beside it.
  */
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Client processes with device memory, through libtmaclient, of a tmad on the device: what they share and
- * move, how their streams and it wait for each other, what they get wrong, how they die, and how the device
- * does.
+/* Tests client processes with device memory that use a tmad on the device through libtmaclient: what they
+ * share and move, how their streams and the service wait for each other, invalid requests, killed clients,
+ * and a lost device.
  *
- *   clients TMAD ASTRAY [order]     TAP. TMAD: the service; ASTRAY: that of tests/support/astray.c; order:
- *                                   only how streams and the service wait for each other
+ *    clients TMAD ASTRAY [order]     Output is TAP. TMAD is the service, ASTRAY that of
+ * tests/support/astray.c. order selects only how streams and the service wait for each other.
  */
 #include "clients.h"
 

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the unit does what the software model says: random tensor maps, each judged by our rules and by the
- * driver, and the legal ones loaded and stored, bit for bit.
+/* Checks that the TMA unit does what the software model says. Random tensor maps are judged by
+ * tensor_map_check and by the driver; tiles of the legal ones are loaded and stored, and compared bit for
+ * bit. Each such tile is also loaded for blocks of a cluster, and bytes are moved within clusters.
  *
- *   conformance [SEED [COUNT [FIRST [SECONDS]]]]
+ *    conformance [SEED [COUNT [FIRST [SECONDS]]]]
  *
- * Of each such draw, the tile is also loaded for blocks of a cluster, and bytes are moved in clusters.
+ * It runs draws FIRST to COUNT - 1 of the seed, as many as the time allows, on whatever libcuda.so.1 is
+ * found. A draw depends only on the seed and its number. Output is TAP, with a test point for each feature,
+ * over all draws that have it. At the end the first failures are described in full, followed by what the
+ * device does in cases that the draws avoid.
  *
- * Draws FIRST to COUNT - 1 of the seed, as many as the time allows; a draw depends on nothing but the seed
- * and its number. Runs on whatever libcuda.so.1 is found. TAP: a test point for each feature, over all draws
- * that have it. The first that go wrong are told in full at the end, then what the device does with what the
- * draws keep away from.
- *
- * The draws are made by a child, which shares the results: a draw that is the end of the context costs that
- * draw, and another child goes on after it.
+ * A child runs the draws and shares the results: if a draw ends the context, only that draw is lost, and
+ * another child continues after it.
  */
 #include <inttypes.h>
 #include <stdarg.h>

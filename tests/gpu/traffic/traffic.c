@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sectors of memory that the engine's kernels move for random rows, against the least that each row
+/* Compares the sectors of memory that the engine's kernels move for random rows with the least that each row
  * needs. The stand-in driver counts them, so a shape that wastes memory traffic is found without a GPU.
  *
- *   traffic [-v] [ROWS [SEED [FIRST]]]    TAP; -v: every row in a few lines
+ *    traffic [-v] [ROWS [SEED [FIRST]]]    Output is TAP. -v describes every row in a few lines.
  *
- * SEED and its number alone decide a row, of 4 KiB to 1 MiB. In every fourth row, both tensors begin within a
- * sector. Without arguments, rows of other seeds are added that took special care.
+ * A row has 4 KiB to 1 MiB and depends only on SEED and its number. In every fourth row, both tensors begin
+ * within a sector. Without arguments, rows of other seeds are added that once needed special care.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row is what dimension 0 moves. Without interleave that is the box's extent of contiguous elements, with
- * no element stride of its own. With it (NC/8HWC8, NC/16HWC16), dimension 0 counts slices of 16 or 32 bytes
- * that lie side by side, and the last but one selects a single group of channels, whatever its box. Without
- * it, a swizzled row takes at least the swizzle's width; rows of slices lie one after the other.
+/* Computes the pieces of a tile. A row is what dimension 0 moves. Without interleave it is the contiguous
+ * elements of the box in dimension 0, which has no element stride. With interleave (NC/8HWC8, NC/16HWC16),
+ * dimension 0 counts slices of 16 or 32 bytes that lie side by side, and the last but one dimension selects a
+ * single group of channels, whatever its box. Without interleave, a swizzled row occupies at least the
+ * swizzle's width; rows of slices follow each other without gaps.
  *
  * Sources: CUDA Driver API, cuTensorMapEncodeTiled; PTX ISA, "Tensors"; CUDA C++ Programming Guide, 10.29.3.
- * Of the interleaved layouts, the fill's NaN and the rounding of tfloat32 they say too little: those are as
- * tests/gpu/conformance found them on an H200.
+ * They do not fully specify interleaved layouts, the NaN that fills, and the rounding of tfloat32; these
+ * follow what tests/gpu/conformance found on an H200.
  *
- * So are these, of which no manual says a word. An illegal instruction, which ends the context, is: a load or
- * store whose dimension 0 begins within a piece of 16 bytes (16 bytes before the tensor are fine for a load);
- * a store at a negative coordinate in any dimension, even where none of the tile is inside; a load or store
- * through a map with a dimension of 2^32 - 4 or more, at any coordinates.
+ * The following, also found there, is not documented. An illegal instruction, which ends the context, is
+ * raised by a load or store whose dimension 0 begins within a piece of 16 bytes (a load may begin 16 bytes
+ * before the tensor); by a store at a negative coordinate in any dimension, even if none of the tile lies
+ * inside; and by a load or store through a map with a dimension of 2^32 - 4 or more, at any coordinates.
  */
 #include "tile.h"
 
