@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program whose calls of libc fail as asked, and a scripted session with such a tmad."""
+"""Runs a program whose libc calls fail as asked, and a scripted session with such a tmad."""
 import concurrent.futures
 import errno
 import mmap
@@ -22,11 +22,12 @@ from tmad import BUILD, FailingTmad, Memory, Rpc, RpcError, pack_request, share,
 FAULT_TMAD, FAULT_TMACTL, FAULT_SESSION = (os.path.join(BUILD, name)
                                            for name in ("fault_tmad", "fault_tmactl", "fault_session"))
 MEMORY, SYSTEM = 1, 2  # classes of calls
-TIMEOUT_S = 10  # for a reply; none is late by itself
+TIMEOUT_S = 10  # for a reply; no reply is delayed by the faults themselves
 
 
 class Plan:
-    """When calls fail: n of the classes from the first on, with the variant of their errors; shim.h's layout."""
+    """Says which calls fail: n of the classes from number first on, with the variant of their errors. The layout is
+    shim.h's."""
 
     LAYOUT = struct.Struct("=6Q128s")
 
@@ -41,7 +42,7 @@ class Plan:
         return self.LAYOUT.unpack(self.map[:])
 
     def fail_after(self, calls):
-        """From now on the call after so many more fails; None: none does."""
+        """Makes the call fail that follows after so many more; None: none fails."""
         self.map[8:16] = struct.pack("=Q", 0 if calls is None else self.calls + calls + 1)
 
     calls = property(lambda self: self._fields()[4])
@@ -57,8 +58,8 @@ class Plan:
 
 
 def each_failure(one, total, *failure):
-    """Runs one(classes, first, n, variant) for a share of the calls, from a random one on. One gives back a word
-    for how it went."""
+    """Runs one(classes, first, n, variant) for a share of the calls, beginning with a random one. one returns a word
+    for the outcome."""
     classes, n, variant = failure
     stride = max(1, total // share(total))
     begin = random.SystemRandom().randint(1, stride)
@@ -81,7 +82,7 @@ def metrics_of(path):
 
 
 class FaultTmad(FailingTmad):
-    """A tmad with a plan."""
+    """A tmad with a plan of failures."""
 
     def __init__(self, plan, *args, **options):
         env = dict(plan.env, **options.pop("env", {}))
@@ -97,8 +98,8 @@ SIZE = 1 << 16
 
 
 class Script:
-    """What clients ask for, one thing after the other. What is done is right; what is not done was refused with
-    an error that may be, or its connection has ended. `troubles` says which."""
+    """The requests of clients, one after the other. What is carried out is right; what is not was refused with a
+    permitted error, or its connection has ended. `troubles` lists which."""
 
     MAY_FAIL = {
         "region_create": {"NO_MEMORY", "PERMISSION"},
@@ -123,7 +124,7 @@ class Script:
             self.troubles.append((part.__name__, "the connection ended"))
 
     def scraped(self):
-        """Whole, or its connection ends."""
+        """The metrics page is complete, or its connection ends."""
         try:
             assert scrape("unix:" + metrics_of(self.path))["tmad_start_time_seconds"] > 0
             self.done += 1
@@ -131,14 +132,14 @@ class Script:
             self.troubles.append(("metrics", repr(error)))
 
     def failed(self, method, error):
-        if error.details.get("ends"):  # of a connection that was refused
+        if error.details.get("ends"):  # the connection was refused
             assert error.name in ("NO_MEMORY", "INTERNAL"), (method, error)
             raise ConnectionRefusedError(error.message)
         assert error.name in self.MAY_FAIL.get(method, {"NO_MEMORY"}), (method, error)
         self.troubles.append((method, error.name, error.message))
 
     def ask(self, rpc, method, params=None, fds=()):
-        """The result, or None after an error that may be."""
+        """Returns the result, or None after a permitted error."""
         try:
             result = rpc.call(method, params, fds)
         except RpcError as error:
@@ -163,7 +164,7 @@ class Script:
             self.ask(rpc, method, params)
 
     def moves(self, rpc):
-        """A transform of each family, small enough to run where it is asked for."""
+        """Sends a transform of each family, small enough to run in the thread that receives it."""
         with Memory(SIZE, data=PICTURE.tobytes()) as src, Memory(SIZE) as dst:
             a, b = self.region(rpc, src, writable=False), self.region(rpc, dst)
             if not a or not b:
@@ -191,7 +192,7 @@ class Script:
                 self.ask(rpc, "region_release", {"region": region})
 
     def blocks(self, rpc, a, b, dst):
-        """Split columns with an incomplete last block: transforms, plans and items of several parts."""
+        """Splits columns with an incomplete last block, as transforms, plans and items of several parts."""
         expected = blocked(PICTURE, [1, 16], 0).transpose(1, 0, 2)
         layouts = {"dst": {"dtype": "uint32", "shape": list(expected.shape)},
                    "src": {"dtype": "uint32", "shape": list(PICTURE.shape), "split": [1, 16]}, "perm": [1, 0, 2]}
@@ -210,7 +211,7 @@ class Script:
             self.troubles.append(("submit", "NO_MEMORY", done["errors"]))
 
     def slices(self, rpc, a, b, dst):
-        """From two halves to three thirds."""
+        """Reshards two halves to three thirds."""
         halves, thirds = ([{"tensor": tensor(region, [ROWS, COLUMNS // n], "uint32", offset=4 * (COLUMNS // n) * i,
                                              strides=[COLUMNS, 1]), "start": [0, COLUMNS // n * i]} for i in range(n)]
                           for region, n in ((a, 2), (b, 3)))
@@ -221,7 +222,7 @@ class Script:
         assert done is None or dst[:PICTURE.nbytes] == expected.tobytes(), "wrong bytes of a reshard"
 
     def created(self, rpc):
-        """Memory of the service's own, which comes as a descriptor."""
+        """Uses memory that the service creates and passes as a descriptor."""
         with Memory(SIZE) as dst:
             made, b = self.ask(rpc, "region_create", {"size": SIZE}), self.region(rpc, dst)
             if not made:
@@ -232,7 +233,7 @@ class Script:
                           tensor(made["region"], PICTURE.shape, "uint32"))
 
     def refusals(self, rpc):
-        """What is refused is refused as ever, or for want of memory."""
+        """An invalid request is refused with its usual error, or for lack of memory."""
         for method, params, name in (("region_release", {"region": 77}, "NOT_FOUND"),
                                      ("nothing", None, "UNSUPPORTED"),
                                      ("region_create", {"size": 1 << 62}, "QUOTA"),
@@ -245,8 +246,8 @@ class Script:
                     self.failed(method, error)
 
     def crowd(self, rpc):
-        """Connections side by side that ask for much at once; one is gone before its answers, one has said that
-        it will ask no more."""
+        """Several connections send many requests at once; one is closed before its answers, one has shut down
+        sending."""
         with Memory(SIZE, data=PICTURE.tobytes()) as src, Memory(16 * SIZE) as dst, \
                 Rpc(self.path, TIMEOUT_S) as gone, Rpc(self.path, TIMEOUT_S) as other:
             shapes = []
@@ -267,7 +268,7 @@ class Script:
                 raise AssertionError("more than was asked for")
 
     def answers(self, rpc, dst):
-        """Each of 16 requests has one, in whatever order."""
+        """Checks that each of 16 requests is answered, in any order."""
         left = set(range(16))
         while left:
             message = rpc.receive()
@@ -293,7 +294,7 @@ class Script:
             self.released(rpc, request, a)
 
     def released(self, rpc, request, region):
-        """While it is in use: both are answered, in whatever order."""
+        """Releases a region while it is in use: both requests are answered, in any order."""
         release = rpc.request("region_release", {"region": region})
         for _ in range(2):
             message = rpc.receive()
@@ -304,7 +305,7 @@ class Script:
                 self.failed("transpose" if message[1] == request else "region_release", RpcError(message[2]))
 
     def rude(self, rpc):
-        """Half a message, and more descriptors than a message may carry: the connection ends."""
+        """Sends half a message, and more descriptors than a message may have: the connection ends."""
         with Memory(64) as memory:
             rpc.send(pack_request(1, "ping")[:3], [memory.fd])
             with Rpc(self.path, TIMEOUT_S) as other:
@@ -318,7 +319,7 @@ class Script:
 
 
 def served(tmad, failures):
-    """Another client is, whatever became of the others; a connection that meets a failure is made again."""
+    """Another client is served, whatever became of the others. A connection that meets a failure is opened again."""
     script = Script(tmad.path)
     for _ in range(failures + 1):
         troubles = len(script.troubles)
@@ -329,7 +330,7 @@ def served(tmad, failures):
 
 
 def levels(tmad):
-    """Connections, regions, mapped bytes, jobs; None when that meets a failure."""
+    """Returns the counts of connections, regions, mapped bytes and jobs; None if asking meets a failure."""
     try:
         with Rpc(tmad.path, TIMEOUT_S) as rpc:
             stats = rpc.call("stats")
@@ -339,6 +340,6 @@ def levels(tmad):
 
 
 def settled(tmad, idle_fds):
-    """Nothing is left of clients that are gone."""
+    """Waits until nothing is left of clients that are gone."""
     wait_until(lambda: levels(tmad) == (1, 0, 0, 0), "what clients had is gone")
     wait_until(lambda: tmad.fds() <= idle_fds, "the descriptors are back")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the allocations of a program that a test starts, by the library of allocations.c."""
+"""Counts the allocations of a program that a test starts, by the library built from allocations.c."""
 import mmap
 import os
 import struct
@@ -8,12 +8,12 @@ import tempfile
 from tmad import BUILD, SANITIZED
 
 LIBRARY = os.path.join(BUILD, "tests/support/.libs/liballocations.so")
-AVAILABLE = os.path.exists(LIBRARY) and not SANITIZED  # a sanitizer brings its own allocator
+AVAILABLE = os.path.exists(LIBRARY) and not SANITIZED  # a sanitizer has its own allocator
 BYTES = struct.calcsize("3Q")
 
 
 class Counter:
-    """The counts of a program that has `env` in its environment."""
+    """The counts of a program that is started with `env` in its environment."""
 
     def __init__(self):
         self.file = tempfile.NamedTemporaryFile(prefix="allocations-")
@@ -22,11 +22,11 @@ class Counter:
         self.env = {"LD_PRELOAD": LIBRARY, "ALLOCATIONS": self.file.name}
 
     def counts(self):
-        """The numbers of allocations and of frees so far."""
+        """Returns the numbers of allocations and of frees so far."""
         return struct.unpack("3Q", self.map[:])[:2]
 
     def bytes(self):
-        """The bytes that are allocated now."""
+        """Returns the bytes that are currently allocated."""
         return struct.unpack("3Q", self.map[:])[2]
 
     def close(self):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Splits in NumPy: pad, reshape and transpose, and random ones."""
+"""Splits in NumPy, by pad, reshape and transpose; and random splits."""
 import numpy as np
 
 
 def view_shape(shape, split):
-    """What a shape becomes by its splits."""
+    """Returns the shape of the view that the splits make."""
     shape = list(shape)
     for d, n in zip(split[::2], split[1::2]):
         shape[d:d + 1] = [-(-shape[d] // n), n]
@@ -12,7 +12,7 @@ def view_shape(shape, split):
 
 
 def blocked(array, split, value):
-    """The view of an array: each split dimension padded to whole blocks, and reshaped."""
+    """Returns the view of an array, with each split dimension padded to whole blocks and reshaped."""
     for d, n in zip(split[::2], split[1::2]):
         pads = [(0, -array.shape[d] % n if i == d else 0) for i in range(array.ndim)]
         shape = view_shape(array.shape, (d, n))
@@ -21,7 +21,7 @@ def blocked(array, split, value):
 
 
 def plain(view, shape, split):
-    """What of a view exists in a tensor of this shape."""
+    """Returns the part of a view that exists in a tensor of this shape."""
     shapes = [list(shape)]
     for d, n in zip(split[::2], split[1::2]):
         shapes.append(view_shape(shapes[-1], (d, n)))
@@ -36,7 +36,7 @@ def moved(array, src_split, perm, dst_shape, dst_split, value):
 
 
 def joins_of(shape, split):
-    """As --join says what the splits of an output are: dimensions, and extents once they are joined."""
+    """Returns an output's splits as --join writes them: dimensions, and their extents once joined."""
     shapes = [list(shape)]
     for d, n in zip(split[::2], split[1::2]):
         shapes.append(view_shape(shapes[-1], (d, n)))
@@ -44,7 +44,7 @@ def joins_of(shape, split):
 
 
 def random_splits(draw, extents, first):
-    """Pairs that make these extents of dimension first, from the outside or the inside."""
+    """Returns random pairs that split dimension first into these extents, from the outermost or from the innermost."""
     n = len(extents)
     inner = [int(np.prod(extents[i:], dtype=np.int64)) for i in range(1, n)]
     if draw.random() < 0.5:
@@ -53,7 +53,7 @@ def random_splits(draw, extents, first):
 
 
 def random_view(draw, extents):
-    """A shape, ragged here and there, and its splits into these extents."""
+    """Returns a shape, sometimes ragged, and its splits into these extents."""
     shape, split, d = [], [], 0
     while d < len(extents):
         n = min(draw.choice((1, 1, 2, 2, 3)), len(extents) - d)

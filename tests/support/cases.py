@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of tmactl start from: a service for the class, a folder for each test, and a file that a refused command
-must leave alone."""
+"""What the tests of tmactl share: a service for each class, a directory for each test, and a file that a refused
+command must leave unchanged."""
 import os
 import shutil
 import tempfile
@@ -23,7 +23,7 @@ class TmactlCase(unittest.TestCase):
         self.dst = self.file("out.npy")
 
     def file(self, name, data=None):
-        """The path of a file in the test's folder, which data is written into when it is given."""
+        """Returns the path of a file in the test's directory. Writes data into it, if given."""
         path = os.path.join(self.directory, name)
         if data is not None:
             with open(path, "wb") as file:

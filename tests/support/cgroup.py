@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cgroups of version 2, below the one that the test runs in, and processes in them."""
+"""Makes cgroups of version 2 below the one that the test runs in, and processes in them."""
 import contextlib
 import json
 import os
@@ -15,7 +15,7 @@ SO_PEERPIDFD = 77
 
 
 def _own():
-    """The directory of this process's cgroup, and its path as the kernel writes it."""
+    """Returns the directory of this process's cgroup, and its path as the kernel writes it."""
     with open("/proc/self/cgroup", encoding="ascii", errors="replace") as lines:
         path = next((line.rstrip("\n")[3:] for line in lines if line.startswith("0::")), None)
     with open("/proc/self/mountinfo", encoding="ascii", errors="replace") as mounts:
@@ -28,7 +28,8 @@ def _own():
 
 
 def skip_unless_peers_have_cgroups():
-    """Of a kernel that says which process connected, root may make the cgroups and be several users."""
+    """Skips the test unless the kernel tells which process connected, and this process is root and may make cgroups and
+    be several users."""
     if os.geteuid() != 0:
         raise unittest.SkipTest("needs root")
     one, other = socket.socketpair()
@@ -41,7 +42,7 @@ def skip_unless_peers_have_cgroups():
 
 
 class Cgroup:
-    """Below parent, or below the test's own. `close` removes it; what is below it goes first."""
+    """A cgroup below parent, or below the test's own. `close` removes it; its descendants have to be closed first."""
 
     def __init__(self, name, parent=None):
         above, path = (parent.directory, parent.path) if parent else _own()
@@ -56,7 +57,7 @@ class Cgroup:
         self._name = name
 
     def enter(self):
-        """For a child."""
+        """Moves a child into the cgroup."""
         with open(os.open("cgroup.procs", os.O_WRONLY, dir_fd=self.fd), "w", encoding="ascii") as file:
             file.write(str(os.getpid()))
 
@@ -67,7 +68,7 @@ class Cgroup:
             try:
                 os.rmdir(self._name, dir_fd=self._above)
                 break
-            except OSError:  # what has just ended may still be in it
+            except OSError:  # a process that has just ended may still be in it
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
@@ -75,8 +76,8 @@ class Cgroup:
 
 
 class Peer:
-    """A process of a user in a cgroup, with a connection. .answer is the result of the call, or the error's name and
-    message; the connection lasts until `close`."""
+    """A process of a user in a cgroup, with a connection that lasts until `close`. .answer is the result of the call,
+    or the error's name and message."""
 
     def __init__(self, path, cgroup, uid, method="ping", params=None, fds=()):
         reader, writer = os.pipe()

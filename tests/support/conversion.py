@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a conversion gives, in NumPy, by proto/protocol.md, "Conversion".
+"""Computes conversions in NumPy by "Conversion" in proto/protocol.md.
 
-A floating type of 8 or 16 bits is known by the values of all its codes and rounded to by looking for the nearest one, so
-that this shares nothing with the service.
-"""
+A floating-point type of 8 or 16 bits is represented by the values of all its codes, and rounding looks for the nearest
+one, so that this shares nothing with the service."""
 import numpy as np
 
 
 def decode(code, exponent_bits, fraction_bits, infinity):
-    """The value of a code of a small floating type, by its definition."""
+    """Returns the value of a code of a small floating-point type, by its definition."""
     sign = -1.0 if code >> (exponent_bits + fraction_bits) else 1.0
     exponent = code >> fraction_bits & (1 << exponent_bits) - 1
     fraction = code & (1 << fraction_bits) - 1
@@ -24,7 +23,7 @@ def decode(code, exponent_bits, fraction_bits, infinity):
 
 
 class Small:
-    """A floating type of 8 or 16 bits: its codes, and the values of those."""
+    """A floating-point type of 8 or 16 bits: its codes and their values."""
 
     def __init__(self, name, exponent_bits, fraction_bits, infinity=True):
         self.name = name
@@ -33,7 +32,7 @@ class Small:
         codes = range(1 << self.bits)
         self.values = np.array([decode(c, exponent_bits, fraction_bits, infinity) for c in codes])
         half = self.values[:1 << self.bits - 1]
-        self.finite = half[np.isfinite(half)]  # ascending from 0, and code i has value i
+        self.finite = half[np.isfinite(half)]  # in ascending order from 0; code i has value i
         self.most = float(self.finite[-1])
         self.infinity = len(self.finite) if infinity else None
         self.nan = (((1 << exponent_bits) - 1) << fraction_bits | 1 << fraction_bits - 1 if infinity
@@ -44,7 +43,7 @@ class Small:
         return self.values[codes]
 
     def store(self, values, saturate):
-        """Of float64s, rounded to nearest even."""
+        """Returns the codes of float64 values, rounded to nearest even."""
         magnitude = np.abs(values)
         if saturate:
             magnitude = np.where(np.isnan(magnitude), magnitude, np.minimum(magnitude, self.most))
@@ -53,7 +52,7 @@ class Small:
         below = np.maximum(above - 1, 0)
         up, down = self.finite[above] - safe, safe - self.finite[below]
         code = np.where(up < down, above, np.where(down < up, below, np.where(above % 2 == 0, above, below)))
-        half = self.most + self.step / 2  # a tie goes to the even one, be it the one that does not exist
+        half = self.most + self.step / 2  # A tie goes to the even code, even if that code does not exist.
         over = magnitude >= half if len(self.finite) % 2 == 0 else magnitude > half
         code = np.where(over, self.infinity if self.infinity is not None else self.nan, code)
         code = np.where(np.isnan(values), self.nan, code)
@@ -81,7 +80,7 @@ def load(array, name, arithmetic):
 
 
 def clamp_integers(values, name):
-    """Python's integers, or floats without NaN, into the range of an integer type."""
+    """Clamps Python integers, or floats without NaN, to the range of an integer type."""
     info = np.iinfo(name)
     flat = [min(max(int(v), info.min), info.max) if np.isfinite(v) else (info.max if v > 0 else info.min)
             for v in values.ravel().tolist()]
@@ -105,8 +104,8 @@ def store(values, name, saturate):
 
 
 def store_integers(array, target, saturate):
-    """Rounded once, however many bits they have: of a magnitude from 2^53 on, the last 20 become one that is set if any
-    of them is, which no small type sees."""
+    """Returns the codes of integers of any width, rounded once. For magnitudes from 2^53 on, the last 20 bits are
+    merged into one that is set if any of them is, which makes no difference for any small type."""
     if target not in SMALL:
         return array.astype(target)
 
@@ -117,7 +116,7 @@ def store_integers(array, target, saturate):
 
 
 def is_same(values, stored, target):
-    """Which of the stored elements have the values that were to be stored, exactly."""
+    """Returns which stored elements have exactly the values that were to be stored."""
     if target in SMALL:
         back = SMALL[target].load(stored)
     else:
@@ -130,7 +129,8 @@ def is_same(values, stored, target):
 
 
 def convert(array, source, target, cast, scale, bias):
-    """What the service does, in its words: proto/protocol.md, "Conversion"; and which elements keep their values."""
+    """Converts as the service does, in the words of "Conversion" in proto/protocol.md. Returns also which elements keep
+    their values."""
     plain, saturate = scale is None and bias is None, cast == "saturate"
     if plain and source in INTEGERS and target in INTEGERS:
         if cast == "ieee" or target == "bool":
@@ -153,7 +153,7 @@ def convert(array, source, target, cast, scale, bias):
 
 
 def random_values(rng, name, shape):
-    """Bits of any kind, or numbers of moderate size, which do not all end at the clamps."""
+    """Returns random bits, or numbers of moderate size, not all of which are clamped."""
     dtype = storage(name)
     count = int(np.prod(shape, dtype=np.int64))
     bits = rng.integers(0, 256, count * dtype.itemsize, dtype=np.uint8).view(dtype)
@@ -166,7 +166,7 @@ def random_values(rng, name, shape):
 
 
 def pad(array, pads, mode):
-    """numpy.pad, whose wrap before 1.25 repeated more than the array where it is shorter than the pad."""
+    """Works like numpy.pad, whose wrap mode before 1.25 was wrong for arrays shorter than the pad."""
     if mode != "wrap":
         return np.pad(array, pads, mode=mode)
     for axis, (before, after) in enumerate(pads):
@@ -176,7 +176,7 @@ def pad(array, pads, mode):
 
 
 def check_same(test, got, expected, what, name=None):
-    """Bit for bit; with the name of a floating type, but for what a NaN of it carries."""
+    """Compares bit for bit; given the name of a floating-point type, ignores the payloads of NaNs."""
     bits = np.dtype(f"u{expected.dtype.itemsize}")
     got, expected = (np.ascontiguousarray(a).reshape(-1) for a in (got, expected))
     wrong = got.view(bits) != expected.view(bits)

@@ -72,7 +72,7 @@ INCLUDE = re.compile(r'\s*#\s*include\s*"([^"]+)"')
 
 
 def room_of(path):
-    """The innermost room that a file lies in."""
+    """Returns the innermost room that a file lies in."""
     folder = os.path.dirname(path)
     while folder and folder not in ROOMS:
         folder = os.path.dirname(folder)
@@ -80,7 +80,8 @@ def room_of(path):
 
 
 def resolve(root, path, name):
-    """The file that an include names, as the compiler looks for it: beside the includer, then from the root. Or None."""
+    """Returns the file that an include names, as the compiler looks for it: beside the includer, then from the root.
+    None if there is none."""
     for base in (os.path.dirname(path), ""):
         target = os.path.normpath(os.path.join(base, name))
         if os.path.isfile(os.path.join(root, target)):
@@ -89,7 +90,7 @@ def resolve(root, path, name):
 
 
 def judge(root, path, name):
-    """What is wrong with an include, or None."""
+    """Returns what is wrong with an include, or None."""
     if (path, name) in OUTSIDE:
         return None
     target = resolve(root, path, name)
@@ -110,7 +111,7 @@ def sources(root):
 
 
 def includes_of(root, path):
-    """The number, the name and the line's target (or None) of each include of a file."""
+    """Yields number, name and target (or None) of each include line of a file."""
     with open(os.path.join(root, path), encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             include = INCLUDE.match(line)
@@ -119,7 +120,7 @@ def includes_of(root, path):
 
 
 def circles(root):
-    """The sets of units that include each other, directly or not, by Tarjan's algorithm without recursion."""
+    """Returns the sets of units that include each other, directly or not, by Tarjan's algorithm without recursion."""
     unit = lambda path: os.path.splitext(path)[0]
     graph = {}
     for path in sources(root):
@@ -150,7 +151,7 @@ def circles(root):
 
 
 def wrong_arrows(root):
-    """A line for each include that points the wrong way: file, line, arrow."""
+    """Returns a line with file, line number and arrow for each include that is not allowed."""
     found = []
     for path in sources(root):
         for number, name, _ in includes_of(root, path):
@@ -161,7 +162,7 @@ def wrong_arrows(root):
 
 
 def check(root):
-    """A line for each include that points the wrong way, and for each circle that is too large."""
+    """Returns a line for each include that is not allowed, and for each circle that is too large."""
     return wrong_arrows(root) + [
         f"{len(circle)} units include each other, at most {MOST_UNITS} may: {' '.join(circle)}"
         for circle in circles(root) if len(circle) > MOST_UNITS]

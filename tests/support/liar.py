@@ -7,7 +7,8 @@ import msgpack
 
 
 class Liar:
-    """answer(method, params) is the reply's result. One connection after the other; `with` stops it."""
+    """answer(method, params) returns the reply's result. Connections are served one after the other; leaving `with`
+    stops it."""
 
     def __init__(self, path, answer):
         self.path, self._answer = path, answer

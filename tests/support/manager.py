@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service manager for one tmad, as far as tmad can tell: it passes sockets (LISTEN_FDS), is notified
-(NOTIFY_SOCKET), and minds the watchdog (WATCHDOG_USEC)."""
+"""A service manager for one tmad, as far as tmad can tell: it passes sockets (LISTEN_FDS), is notified (NOTIFY_SOCKET),
+and has a watchdog (WATCHDOG_USEC)."""
 import ctypes
 import fcntl
 import os
@@ -15,7 +15,7 @@ import time
 
 from tmad import TMAD, scaled, threads, wait_until
 
-# Becomes tmad, so that a pid in its variables is its own.
+# The shell becomes tmad, so that the pid in its variables is its own.
 _BECOME = """
 import ast, os, sys
 high, own = ast.literal_eval(sys.argv[1]), ast.literal_eval(sys.argv[2])
@@ -31,7 +31,7 @@ _PTRACE_DETACH, _PTRACE_SEIZE, _PTRACE_INTERRUPT = 17, 0x4206, 0x4207
 
 
 def listening(path):
-    """A Unix stream socket that listens."""
+    """Returns a listening Unix stream socket."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(path)
     listener.listen(64)
@@ -39,8 +39,8 @@ def listening(path):
 
 
 class Manager:
-    """sockets: (name, socket) pairs to pass; None for a name: LISTEN_FDNAMES is not set. environment goes to
-    tmad; LISTEN_PID and WATCHDOG_PID are its own unless given."""
+    """sockets are (name, socket) pairs to pass; if a name is None, LISTEN_FDNAMES is not set. environment is added to
+    tmad's; LISTEN_PID and WATCHDOG_PID are its own pid unless given."""
 
     def __init__(self, *args, sockets=(), watchdog_usec=None, program=TMAD, engine="cpu", under=(), stderr=None,
                  **environment):
@@ -58,7 +58,7 @@ class Manager:
         self.process = None
 
     def start(self):
-        """Without waiting for anything."""
+        """Starts tmad without waiting for anything."""
         high = [fcntl.fcntl(sock, fcntl.F_DUPFD, 50) for _, sock in self.sockets]
         own = ["WATCHDOG_PID"] + (["LISTEN_PID"] if self.sockets else [])
         if self.sockets:
@@ -84,14 +84,14 @@ class Manager:
 
     # ---- What it is told --------------------------------------------------------------------------------
     def told(self, seconds):
-        """The next message within the time, as a dictionary; None: there was none."""
+        """Returns the next message within the time as a dictionary; None if there was none."""
         if not select.select([self.notify], [], [], seconds)[0]:
             return None
         lines = self.notify.recv(4096).decode("utf-8").split("\n")
         return dict(line.split("=", 1) for line in lines if line)
 
     def wait_told(self, what, value=None):
-        """The first message that has the variable, and the value in it if one is given."""
+        """Waits for the first message that has the variable, with the given value if there is one."""
         deadline = time.monotonic() + scaled(20)
         while True:
             assert (left := deadline - time.monotonic()) > 0, f"{what}={value} was not told: {self.log()}"
@@ -102,12 +102,12 @@ class Manager:
                 return message
 
     def forget(self):
-        """What has been told so far."""
+        """Drops the messages received so far."""
         while self.told(0):
             pass
 
     def is_fed(self, seconds):
-        """Whether the watchdog is fed within the time."""
+        """Returns whether the watchdog is fed within the time."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             if (self.told(left) or {}).get("WATCHDOG") == "1":
@@ -116,7 +116,7 @@ class Manager:
 
     # ---- Threads ------------------------------------------------------------------------------------------
     def thread(self, name):
-        """The id of the first thread of that name; "" is the first of all."""
+        """Returns the id of the first thread of that name; "" selects the main thread."""
         def find():
             return next((thread for thread, its_name in threads(self.pid).items() if name in ("", its_name)), None)
         return wait_until(find, f"a thread {name}")
@@ -130,7 +130,7 @@ class Manager:
         self.process.wait()
 
     def stop(self):
-        """SIGTERM; its exit status."""
+        """Sends SIGTERM. Returns the exit status."""
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             return self.wait()
@@ -146,7 +146,7 @@ class Manager:
 
 
 class Stopped:
-    """One thread of a child's stands still, and no other, while the context lasts."""
+    """Stops one thread of a child, and no other, while the context lasts."""
 
     def __init__(self, tid):
         self.tid = tid

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cgroup with a limit of memory, of version 1 or 2, below the one that the test runs in."""
+"""A memory cgroup with a limit, of version 1 or 2, below the one that the test runs in."""
 import os
 import time
 import unittest
@@ -13,7 +13,7 @@ def _mounts():
 
 
 def _own():
-    """The directory of this process's memory cgroup, and the version."""
+    """Returns the directory of this process's memory cgroup, and the version."""
     with open("/proc/self/cgroup", encoding="ascii", errors="replace") as lines:
         groups = [line.rstrip("\n").split(":", 2) for line in lines]
     for version, kind in ((1, "cgroup"), (2, "cgroup2")):
@@ -29,7 +29,7 @@ def _own():
 
 
 class MemoryGroup:
-    """`with` removes it again. Skips the test where none can be made."""
+    """Leaving `with` removes the cgroup. Skips the test where none can be made."""
 
     def __init__(self, limit):
         parent, self.version = _own()
@@ -55,11 +55,11 @@ class MemoryGroup:
             file.write(str(value))
 
     def enter(self):
-        """For a child, before it is another program."""
+        """Moves a child into the cgroup before it executes another program."""
         self._write("cgroup.procs", os.getpid())
 
     def usage(self):
-        """Bytes charged to it, of processes that have ended too."""
+        """Returns the bytes charged to the cgroup, including those of processes that have ended."""
         with open(os.path.join(self.path, self._usage), encoding="ascii") as file:
             return int(file.read())
 
@@ -72,7 +72,7 @@ class MemoryGroup:
             try:
                 os.rmdir(self.path)
                 return
-            except OSError:  # what has just ended may still be in it
+            except OSError:  # a process that has just ended may still be in it
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the pytest cases of a file and reports them as TAP, which automake's driver reads.
 
-    pytest_tap.py FILE [WORD]...        all cases, or those whose name holds one of the words
-"""
+pytest_tap.py FILE [WORD]... runs all cases, or those whose name contains one of the words."""
 import os
 import sys
 
@@ -10,14 +9,15 @@ import pytest
 
 
 class Tap:
-    """A line for each case: of its setup, the case itself and its teardown, whichever failed first."""
+    """Prints a line for each case. It covers the setup, the case and the teardown, and reports whichever failed
+    first."""
 
     def __init__(self, stream):
         self._stream = stream
-        self._broken = 0  # files that could not be read
-        self._skipped = ""  # why a whole file was
+        self._broken = 0  # number of files that could not be read
+        self._skipped = ""  # why a whole file was skipped
         self._seconds = 0.0
-        self._outcome = None  # of the case that runs
+        self._outcome = None  # outcome of the running case
 
     def _print(self, line):
         print(line, file=self._stream, flush=True)
@@ -28,7 +28,7 @@ class Tap:
 
     @staticmethod
     def _reason(report):
-        """Why it was skipped."""
+        """Returns why the case was skipped."""
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         return " ".join(text.removeprefix("Skipped: ").split())
 
@@ -69,8 +69,8 @@ class Tap:
 
 def main(path, *words):
     stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what programs say is no TAP
-    with open(os.devnull, "w", encoding="utf-8") as sys.stdout:  # pytest's own report
+    os.dup2(2, 1)  # Output of programs is not TAP, so it goes to standard error.
+    with open(os.devnull, "w", encoding="utf-8") as sys.stdout:  # drops pytest's own report
         chosen = ["-k", " or ".join(words)] if words else []
         code = pytest.main([path, "--rootdir", os.path.dirname(os.path.abspath(path)), "-p", "no:cacheprovider",
                             "--continue-on-collection-errors",

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol by hand, with python3-msgpack and socket.send_fds: what tests of requests share."""
+"""What tests of requests share: the protocol by hand, with python3-msgpack and socket.send_fds."""
 import unittest
 
 from tmad import Memory, RpcError, Tmad, wait_until
 
 
 class RawCase(unittest.TestCase):
-    """One daemon for a class, one connection for a test; no test may leave fds or regions behind."""
+    """Starts one daemon for the class and opens one connection for each test. No test may leave descriptors or regions
+    behind."""
 
     @classmethod
     def setUpClass(cls):
         cls.tmad = Tmad()
         cls.addClassCleanup(cls.tmad.stop)
-        with cls.tmad.rpc() as rpc:  # what is opened once stays open
+        with cls.tmad.rpc() as rpc:  # Some descriptors are opened once and stay open.
             rpc.call("ping")
         cls.idle_fds = wait_until(cls.tmad.fds, "a number")
 
@@ -43,7 +44,8 @@ class RawCase(unittest.TestCase):
         return memory, memory.register(self.rpc)
 
     def refused(self, name, method, params=None, words=(), fds=()):
-        """The call fails with the status and a sentence that has the words; the connection lives on."""
+        """Checks that the call fails with the status and a sentence that contains the words, and that the connection
+        stays usable."""
         with self.assertRaises(RpcError) as caught:
             self.rpc.call(method, params, fds)
         error = caught.exception

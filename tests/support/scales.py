@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a conversion with amax gives, in NumPy, by proto/protocol.md, "Scales"."""
+"""Computes conversions with amax in NumPy by "Scales" in proto/protocol.md."""
 import numpy as np
 
 from conversion import SMALL, is_same, load, store
@@ -13,25 +13,25 @@ def blocks_of(shape, block):
 
 
 def expand(numbers, shape, block):
-    """A number of each block, for each element."""
+    """Repeats each block's number for each of its elements."""
     for d, (n, b) in enumerate(zip(shape, block)):
         numbers = numbers.repeat(min(b, max(n, 1)), axis=d).take(range(n), axis=d)
     return numbers
 
 
 def power_of_two(scale):
-    """The least power of two that is not below a positive float32."""
+    """Returns the least power of two that is not below a positive float32."""
     fraction, exponent = np.frexp(scale.astype(np.float64))
     return np.where(np.isfinite(scale), np.ldexp(1.0, exponent - (fraction == 0.5)), scale).astype(np.float32)
 
 
 def scales_of(values, target, block, least, is_power):
-    """Scale and inverse of each block of float32s."""
+    """Returns scale and inverse of each block of float32 values."""
     shape = blocks_of(values.shape, block)
     amax = np.zeros(shape, np.float32)
     for at in np.ndindex(*shape):
         part = values[tuple(slice(i * b, (i + 1) * b) for i, b in zip(at, block))]
-        amax[at] = np.abs(part).max(initial=0)  # NaN wins
+        amax[at] = np.abs(part).max(initial=0)  # a NaN takes precedence
     with np.errstate(all="ignore"):
         amax = np.where(np.isnan(amax), amax, np.maximum(amax, np.float32(least))).astype(np.float32)
         scale = amax / np.float32(LARGEST[target])
@@ -44,7 +44,7 @@ def scales_of(values, target, block, least, is_power):
 
 
 def encode(numbers, dtype):
-    """As they are written."""
+    """Returns the scales as they are encoded in memory."""
     if dtype == "float32":
         return numbers
     exponent = numbers.view(np.uint32) >> 23
@@ -52,7 +52,7 @@ def encode(numbers, dtype):
 
 
 def quantize(array, source, target, block, least=0.0, is_power=False, saturate=True):
-    """The data, the scales, their inverses, and which elements keep their values."""
+    """Returns the data, the scales, their inverses, and which elements keep their values."""
     values = load(array, source, np.float32)
     scale, inverse = scales_of(values, target, block, least, is_power)
     with np.errstate(all="ignore"):

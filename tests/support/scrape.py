@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics over HTTP: asking for them, and reading both of their formats without mercy."""
+"""Requests metrics over HTTP, and parses both of their formats strictly."""
 import http.client
 import re
 import socket
@@ -14,7 +14,7 @@ _SUFFIXES = {"counter": {"_total"}, "gauge": {""}, "info": {"_info"}, "histogram
 
 
 class Connection(http.client.HTTPConnection):
-    """To "unix:PATH" or "HOST:PORT"."""
+    """A connection to "unix:PATH" or "HOST:PORT"."""
 
     def __init__(self, address, timeout=20):
         host = "localhost" if address.startswith("unix:") else address
@@ -37,7 +37,7 @@ def connect(address, timeout=20):
 
 
 def get(address, path="/metrics", method="GET", **headers):
-    """The response, with its body in .text."""
+    """Returns the response, with its body in .text."""
     connection = Connection(address)
     try:
         connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
@@ -49,7 +49,8 @@ def get(address, path="/metrics", method="GET", **headers):
 
 
 class Metrics(dict):
-    """Samples by name and labels: metrics["tmad_errors_total", "status=NOT_FOUND"]. Numbers are exact."""
+    """Samples indexed by name and labels, such as metrics["tmad_errors_total", "status=NOT_FOUND"]. Numbers are
+    exact."""
 
     def __init__(self, text):
         super().__init__()
@@ -69,7 +70,7 @@ class Metrics(dict):
         raise KeyError(key)
 
     def of(self, name):
-        """The samples of a name, by their labels."""
+        """Returns the samples of a name, by their labels."""
         return {key[1:]: value for key, value in self.items() if key[0] == name}
 
 
@@ -80,7 +81,8 @@ def scrape(address):
 
 
 def check_openmetrics(text):
-    """The rules of OpenMetrics 1.0 that a scraper need not enforce; returns the families' types."""
+    """Checks the rules of OpenMetrics 1.0, including those that a scraper need not enforce. Returns the families'
+    types."""
     assert text.endswith("\n# EOF\n") and text.count("# EOF") == 1, "no end"
     types, units, current, bars = {}, {}, None, {}
     for line in text.splitlines()[:-1]:

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sentences of errors: those that the sources can say, and those of proto/errors.def. A * is what is filled in."""
+"""Lists the sentences of errors: those that the sources can produce, and those of proto/errors.def. A * stands for a
+value."""
 import os
 import re
 import sys
 
 FOLDERS = ("client", "daemon", "kernels", "proto")
-# What takes a format: its name, which argument that is, and the argument that says of what section it is, or the section.
+# Functions that take a format: the name, the index of the format argument, and the section (or the index of its
+# argument).
 CALLS = {"error_set": (2, 1), "client_fail": (2, 1), "client_break": (2, 1), "fail": (2, 1), "log_line": (1, 0),
          "log_about": (2, 0), "session_log": (3, 1), "session_end": (2, 1),
          "config_error": (1, "START"), "say_error": (0, "LOG"), "subuids_warn": (1, "LOG")}
 START = ("daemon/config/", "daemon/loop/", "daemon/net/listener.c", "daemon/server.c", "daemon/tmad.c", "daemon/memory/devices.c", "kernels/cuda/driver/driver.c", "kernels/cpu/engine.c", "kernels/cpu/run/crew.c",
          "daemon/observe/exporter.c", "kernels/cpu/run/stream.c", "kernels/cuda/sched/scheduler.c", "kernels/cuda/sched/flight.c",
          "kernels/cuda/launch/map_cache.c", "kernels/process/child.c", "kernels/process/front.c", "kernels/process/run.c",
-         "kernels/process/served.c")  # of what runs at the start too
+         "kernels/process/served.c")  # also covers errors at the start
 CODES = {"EXIT_USAGE": "USAGE", "EXIT_FAILED": "FAILED", "LOG_LEVEL_ERROR": "LOG", "LOG_LEVEL_WARNING": "LOG"}
 
 
@@ -31,7 +33,7 @@ class Entry:
         if sentence.section and self.section != sentence.section and not (
                 self.section == "START" and sentence.at.startswith(START)):
             return False
-        # One of placeholders alone is for those alone.
+        # A sentence made only of placeholders matches only such sentences.
         if not re.search(r"[a-z]{2}", self.text):
             return sentence.text == self.text
         return bool(self._pattern.match(sentence.text))
@@ -50,13 +52,13 @@ def in_table(source):
 
 
 def _texts(argument):
-    """What a format's expression can be: each text of it, with its conversions as *. [] for one that is no literal."""
-    if re.search(r'"\s*:\s*"', argument):  # a choice of two
+    """Returns the texts that a format expression can be, with conversions replaced by *; [] if it is no literal."""
+    if re.search(r'"\s*:\s*"', argument):  # a choice of two texts
         return [text for part in re.split(r'(?<=")\s*:\s*(?=")', re.sub(r'^[^"]*\?\s*', "", argument)) for text in _texts(part)]
     if '"' not in argument:
         return []
     literal = r'"(?:[^"\\]|\\.)*"'
-    # Of inttypes.h, and other names of texts.
+    # Macros of inttypes.h, and other names that stand for texts.
     argument = re.sub(literal + r"|\bPRI\w+|\b[A-Z_]{3,}\b",
                       lambda m: m.group() if m.group()[0] == '"' else '"llu"' if m.group().startswith("PRI") else '"%s"', argument)
     if re.sub(literal, "", argument).strip():
@@ -68,7 +70,7 @@ def _texts(argument):
 
 
 def _calls(text):
-    """(name, offset, arguments) of each call of CALLS."""
+    """Yields (name, offset, arguments) of each call of CALLS."""
     for call in re.finditer(r"\b(" + "|".join(CALLS) + r")\(", text):
         arguments, current, depth, at = [], "", 1, call.end()
         while depth:
@@ -103,13 +105,13 @@ def in_sources(source):
                 if isinstance(section, int):
                     code = arguments[section]
                     if code.startswith("LOG_") or call in ("log_line", "log_about", "session_log"):
-                        # Why a session has ended is for its client too, and said at other levels.
+                        # Why a session has ended is also told to its client, and logged at other levels.
                         if code == "LOG_LEVEL_DEBUG" or call != "session_end" and code not in CODES:
                             continue
                     status = re.fullmatch(r"STATUS_([A-Z_]+)", code)
                     section = status.group(1) if status else "LOG" if call == "session_end" else CODES.get(code)
                 at = f"{path}:{text.count(chr(10), 0, offset) + 1}"
-                # Of placeholders alone is what another function has said.
+                # A sentence made only of placeholders repeats what another function has said.
                 said += [Sentence(at, section, words) for words in _texts(arguments[format_at])
                          if re.search(r"[a-z]{2}", words) or call == "error_set" and words != "*"]
     return said

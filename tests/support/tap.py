@@ -4,7 +4,7 @@ import sys
 import time
 import unittest
 
-MAX_FAULTS = 5  # of one test are shown whole
+MAX_FAULTS = 5  # faults of one test that are shown in full
 
 
 class _Result(unittest.TestResult):
@@ -12,7 +12,7 @@ class _Result(unittest.TestResult):
         super().__init__()
         self._stream = stream
         self._started = 0.0
-        self._faults = 0  # of the test that runs
+        self._faults = 0  # faults of the running test
 
     def _line(self, outcome, test, note=""):
         seconds = time.monotonic() - self._started
@@ -51,7 +51,7 @@ class _Result(unittest.TestResult):
         self._fault(test, err)
 
     def addSubTest(self, test, subtest, err):
-        """Rows of a table: the ones that fail are named, the test counts once."""
+        """Names the rows of a table that fail; the test counts once."""
         super().addSubTest(test, subtest, err)
         if err is not None:
             self._fault(test, err)
@@ -59,7 +59,7 @@ class _Result(unittest.TestResult):
 
 
 def main():
-    """Runs the cases of the main module, or those whose name holds one of the arguments."""
+    """Runs the cases of the main module, or those whose name contains one of the arguments."""
     loader = unittest.TestLoader()
     if len(sys.argv) > 1:
         loader.testNamePatterns = [f"*{word}*" for word in sys.argv[1:]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program on a terminal of its own: what it writes, what is typed, what is left of the terminal's settings."""
+"""Runs a program on a terminal of its own and gives access to its output, its input, and the terminal's settings."""
 import fcntl
 import os
 import pty
@@ -19,12 +19,12 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 def plain(text):
-    """Without what moves the cursor and gives colours."""
+    """Returns the text without escape sequences that move the cursor or set colours."""
     return _CONTROL.sub("", text)
 
 
 class Terminal:
-    """With it as standard input, output and error; `with` kills what still runs at the end."""
+    """The program has the terminal as standard input, output and error. Leaving `with` kills it if it still runs."""
 
     def __init__(self, command, columns=100, lines=24, **env):
         self.master, self._slave = pty.openpty()
@@ -45,12 +45,12 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def read(self):
-        """All there is by now, at the end of output."""
+        """Returns everything up to the end of the output."""
         while select.select([self.master], [], [], 0)[0]:
             self.output += os.read(self.master, 65536).decode("utf-8", "replace")
 
     def wait_for(self, words):
-        """Until what comes after the words of the last call holds these; returns it up to them."""
+        """Waits until the output after the last call's words contains these words. Returns the output up to them."""
         start = self._seen
 
         def found():
@@ -64,12 +64,12 @@ class Terminal:
         return self.output[start:self._seen]
 
     def frames(self):
-        """Each screenful that was drawn, without controls."""
+        """Returns each screenful that was drawn, without escape sequences."""
         self.read()
         return [plain(frame) for frame in self.output.split("\x1b[H")[1:]]
 
     def end(self, seconds=10):
-        """The exit code, when it has ended by itself."""
+        """Waits for the program to end by itself. Returns its exit code."""
         deadline = time.monotonic() + scaled(seconds)
         while self.process.poll() is None:
             self.read()
@@ -79,7 +79,7 @@ class Terminal:
         return self.process.returncode
 
     def is_as_before(self):
-        """The settings: echo, lines, what keys do."""
+        """Returns whether the terminal's settings (echo, line mode, special keys) are as before."""
         return termios.tcgetattr(self._slave) == self.settings
 
     def __enter__(self):

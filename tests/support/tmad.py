@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real tmad on a temporary socket, and the ways the tests talk to it.
+"""Runs a real tmad on a temporary socket, and provides the ways in which tests talk to it.
 
-Where the built programs are comes from the environment that `make check` sets; by hand, build/ is assumed.
-Every daemon started here is stopped by its pid, has to exit with 0, and may not have printed a sanitizer's
-report.
-"""
+The environment that `make check` sets says where the built programs are; without it, build/ is assumed. Every daemon
+started here is stopped by its pid, has to exit with 0, and must not have printed a sanitizer's report."""
 import array
 import contextlib
 import fcntl
@@ -28,55 +26,58 @@ BUILD = os.environ.get("TEST_BUILDDIR") or os.path.join(SOURCE, "build")
 TMAD = os.environ.get("TEST_TMAD") or os.path.join(BUILD, "tmad")
 TMACTL = os.environ.get("TEST_TMACTL") or os.path.join(BUILD, "tmactl")
 FAULTY = os.path.join(BUILD, "faulty_tmad")  # its cuda engine is tests/support/faulty.c's
-ISA_TMAD = os.path.join(BUILD, "isa_tmad")  # TEST_ISA is its instruction set: tests/support/isa_tmad.c
+ISA_TMAD = os.path.join(BUILD, "isa_tmad")  # uses the instruction set TEST_ISA (tests/support/isa_tmad.c)
 SANITIZED = (os.environ.get("TEST_SANITIZED") or "no") != "no"
-TSAN = "thread" in (os.environ.get("TEST_SANITIZED") or "")  # it has a thread of its own in each program
-NATIVE = not SANITIZED and not os.environ.get("EMULATOR")  # a process's memory and its time are its own
-ENGINE = os.environ.get("TEST_ENGINE") or "cpu"  # of every daemon that does not ask for another
-GPU = bool(os.environ.get("TEST_GPU"))  # the cuda engine is this machine's GPU's, not the stand-in driver's
-SOFTGPU = os.path.join(BUILD, "tests/softgpu/lib")  # where the stand-in driver is
-SOFTGPU_MEMORY = "/memfd:softgpu"  # its memory among files; what is left of it at the end is told by itself
+TSAN = "thread" in (os.environ.get("TEST_SANITIZED") or "")  # ThreadSanitizer has a thread of its own in each program
+NATIVE = not SANITIZED and not os.environ.get("EMULATOR")  # the memory and time of a process can be judged
+ENGINE = os.environ.get("TEST_ENGINE") or "cpu"  # of every daemon for which the test names no other
+GPU = bool(os.environ.get("TEST_GPU"))  # the cuda engine runs on this machine's GPU, not on the stand-in driver
+SOFTGPU = os.path.join(BUILD, "tests/softgpu/lib")  # directory of the stand-in driver
+SOFTGPU_MEMORY = "/memfd:softgpu"  # name of its memory among files; the driver itself reports leaks of it at the end
 
 SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 _REPORT = re.compile(r"(ERROR: \w+Sanitizer|WARNING: \w+Sanitizer|runtime error:|SUMMARY: \w+Sanitizer)")
-# valgrind's list at the end has one that was opened by whoever the lines after it name.
+# valgrind's final list contains descriptors that were opened by whoever the following lines name.
 _LEFT_OPEN = re.compile(r"^==\d+== Open (?:file descriptor|AF_UNIX socket|AF_INET6? socket) \d+:.*\n(?!==\d+==    <inherited)",
                         re.MULTILINE)
 
 
 def by_engine(**values):
-    """What is expected of the engine that the tests run on: a table by its name."""
+    """Returns the entry of a table, indexed by engine name, for the engine that the tests run on."""
     return values[ENGINE]
 
 
 def share(full):
-    """How many repetitions, of a test's full number: TEST_SHARE of them, at least one."""
+    """Returns the number of repetitions for a test whose full number is given: the share TEST_SHARE of it, at least
+    one."""
     return max(1, round(full * float(os.environ.get("TEST_SHARE") or 0.1)))
 
 
 def scaled(seconds):
-    """A deadline: longer where a sanitizer or an emulator slows everything down."""
+    """Returns a deadline in seconds, lengthened where a sanitizer or an emulator slows everything down."""
     return seconds if NATIVE else seconds * 5
 
 
 def own_uid(i=0):
-    """One of four users that no other test has at the same time: the kernel limits what all processes of a user hold."""
+    """Returns one of four uids that no concurrent test uses, because the kernel limits what all processes of a user
+    hold."""
     return 200000 + os.getpid() % 100000 * 4 + i
 
 
 def has_memory(size):
-    """Whether the machine can give out so many bytes."""
+    """Returns whether the machine can provide that many bytes."""
     with open("/proc/meminfo", encoding="ascii") as meminfo:
         return next(int(line.split()[1]) for line in meminfo if line.startswith("MemAvailable:")) << 10 >= size
 
 
 def without_valgrind(text):
-    """What a program itself said: valgrind names system calls that it does not know."""
+    """Returns a program's own output, without valgrind's warnings of system calls that it does not know."""
     return re.sub(r"^--\d+--.*\n", "", text, flags=re.MULTILINE)
 
 
 def own_environment():
-    """The environment of a built program: without the sanitizer's runtime that python3 has in tests/python/."""
+    """Returns the environment for a built program: without the sanitizer runtime that python3 preloads in
+    tests/python/."""
     env = dict(os.environ)
     if env.pop("TEST_PRELOAD", None):  # a python3 of it that calls this has nothing to take away
         del env["LD_PRELOAD"]
@@ -92,8 +93,8 @@ def _link(path):
 
 
 def wait_until(condition, what, seconds=20):
-    """Returns condition()'s first true value, or fails after the given time, scaled. What has no limit of its own has
-    the default: a deadline that is met costs nothing."""
+    """Returns condition()'s first true value, or fails after the given time, scaled. The default suits waits without a
+    limit of their own: a deadline that is met costs nothing."""
     deadline = time.monotonic() + scaled(seconds)
     while True:
         value = condition()
@@ -104,7 +105,7 @@ def wait_until(condition, what, seconds=20):
 
 
 # ---- Processes ----------------------------------------------------------------------------------------
-# Threads and processes come and go while they are looked at: what has ended since it was listed has no text.
+# Threads and processes come and go while they are listed: one that has ended since has no text.
 def text_of(path):
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -114,13 +115,13 @@ def text_of(path):
 
 
 def threads(pid):
-    """The names of the process's threads, by their ids in ascending order."""
+    """Returns the names of the process's threads, by their ids in ascending order."""
     names = {int(path.split("/")[4]): text_of(path).strip() for path in glob.glob(f"/proc/{pid}/task/*/comm")}
     return dict(sorted(names.items()))
 
 
 def children(pid):
-    """The ids of the process's children, whichever of its threads has started them."""
+    """Returns the ids of the process's children, whichever thread started them."""
     return [int(child) for path in glob.glob(f"/proc/{pid}/task/*/children") for child in text_of(path).split()]
 
 
@@ -133,14 +134,14 @@ def arguments_of(pid):
 
 
 def engines(pid):
-    """The ids of the processes in which the service runs engines of devices."""
+    """Returns the ids of the processes in which the service runs the engines of its devices."""
     return [child for child in children(pid) if arguments_of(child)[:1] == ["tmad-engine"]]
 
 
 @contextlib.contextmanager
 def stopped(pid):
-    """Keeps a process that has nothing to do from running, as a page that does not come would. It is asleep before, and
-    so holds no lock that others wait for."""
+    """Keeps an idle process from running, as a page fault that does not return would. It has to be asleep before, so
+    that it holds no lock that others need."""
     def state():
         with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
             return stat.read().rpartition(")")[2].split()[0]
@@ -156,16 +157,16 @@ def stopped(pid):
 
 
 class Tmad:
-    """A daemon of the test's own. Arguments go to its command line; `with` stops it at the end."""
+    """A daemon of the test. Arguments go to its command line; leaving `with` stops it."""
 
     def __init__(self, *args, env=None, engine=ENGINE, start=True, directory=None, program=TMAD):
         self.directory = directory or tempfile.mkdtemp(prefix="tmad-test-")
         self._own_directory = directory is None
         self.path = os.path.join(self.directory, "s")
-        # Uids that tests make up are users of their own, whatever this machine's /etc/subuid says of them.
+        # Uids that tests invent are users of their own, whatever this machine's /etc/subuid says about them.
         self.command = [program, "--config=", "--subuid-file=", "--engine", engine, "--socket", self.path, *args]
         self.env = dict(own_environment(), **(env or {}))
-        self.live_path = None  # where the stand-in driver tells what it still held at the end
+        self.live_path = None  # where the stand-in driver lists the objects that it still has at the end
         if engine == "cuda" and program == TMAD and not GPU:
             self.live_path = os.path.join(self.directory, "live")
             self.env.update(LD_LIBRARY_PATH=SOFTGPU, SOFTGPU_LIVE=self.live_path)
@@ -198,7 +199,7 @@ class Tmad:
         except ConnectionError:
             if listener == self.process.pid:
                 raise
-            return False  # of one that was killed before, and is still going
+            return False  # the socket of a killed daemon that is still exiting
 
     @property
     def pid(self):
@@ -212,29 +213,30 @@ class Tmad:
         return Rpc(self.path)
 
     def fds(self):
-        """Open ones; the stand-in driver's memory is not counted."""
+        """Returns the number of open descriptors, without the stand-in driver's memory."""
         return sum(not _link(f"/proc/{self.pid}/fd/{fd}").startswith(SOFTGPU_MEMORY)
                    for fd in os.listdir(f"/proc/{self.pid}/fd"))
 
     def mappings_of_memfds(self):
-        """Regions' memory that is mapped; the stand-in driver's own memory, and what is shared with engines in processes
-        of their own, are not counted."""
+        """Returns the number of mappings of regions' memory. The stand-in driver's own memory, and memory shared with
+        engine processes, are not counted."""
         with open(f"/proc/{self.pid}/maps", encoding="ascii", errors="replace") as maps:
             return sum(("/memfd:" in line or " /dev/shm/" in line) and SOFTGPU_MEMORY not in line
                        and "/memfd:engine " not in line for line in maps)
 
     def status(self, key):
-        """A number out of /proc/PID/status, e.g. VmRSS (KiB)."""
+        """Returns a number of /proc/PID/status, such as VmRSS in KiB."""
         with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
             return next(int(line.split()[1]) for line in status if line.startswith(key + ":"))
 
     def children(self, name):
-        """The ids of its child processes of that name: threads apart, which share its memory, and the scout."""
+        """Returns the ids of the child processes of that name: those that share its memory as separate threads, and the
+        scout."""
         return [child for child in children(self.pid) if command_of(child) == name]
 
     def stop(self, ended_after=None):
-        """SIGTERM; 0 and a clean log are the only good end. Or it has failed by itself: after this line, and was not
-        ready again."""
+        """Sends SIGTERM and checks that the exit status is 0 and the log is clean. If the daemon may have failed by
+        itself, checks that it did so after this line and did not become ready again."""
         if self.process is None:
             self._clean()
             return
@@ -261,7 +263,7 @@ class Tmad:
             self._clean()
 
     def kill(self):
-        """SIGKILL, for the tests of a daemon that dies."""
+        """Sends SIGKILL, for tests of a daemon that dies."""
         process, self.process = self.process, None
         process.kill()
         process.wait()
@@ -279,7 +281,7 @@ class Tmad:
 
 
 class FailingTmad(Tmad):
-    """One in which something fails. Its first clients may meet that."""
+    """A daemon in which something is made to fail. Its first clients may meet the failure."""
 
     def _answers(self):
         try:
@@ -289,7 +291,7 @@ class FailingTmad(Tmad):
 
 
 def tmactl(*args, socket_path=None, timeout=120, **options):
-    """Runs tmactl to its end: a CompletedProcess with text. No sanitizer may have had something to say."""
+    """Runs tmactl to its end and returns a CompletedProcess with text. No sanitizer may have reported anything."""
     command = [TMACTL]
     if socket_path is not None:
         command += ["--socket", socket_path]
@@ -312,7 +314,7 @@ class RpcError(Exception):
 
 
 class Rpc:
-    """A MessagePack-RPC connection that can also say what a good client would not."""
+    """A MessagePack-RPC connection that can also send what a well-behaved client would not."""
 
     def __init__(self, path, timeout=30):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -335,7 +337,7 @@ class Rpc:
         self.close()
 
     def send(self, data, fds=()):
-        """Bytes as they are; the fds ride with the first."""
+        """Sends bytes as they are; the descriptors accompany the first byte."""
         if fds:
             sent = socket.send_fds(self.socket, [data], list(fds))
             data = data[sent:]
@@ -349,7 +351,7 @@ class Rpc:
         return self.msgid
 
     def receive(self):
-        """The next message; None when the daemon has ended the connection."""
+        """Returns the next message; None if the daemon has closed the connection."""
         while True:
             for message in self._unpacker:
                 return message
@@ -367,7 +369,7 @@ class Rpc:
             self._unpacker.feed(data)
 
     def reply(self, msgid):
-        """The result of msgid, which has to be the next message; raises RpcError for an error reply."""
+        """Returns the result of msgid, which has to be the next message; raises RpcError for an error reply."""
         message = self.receive()
         if message is None:
             raise ConnectionResetError("the daemon ended the connection")
@@ -382,7 +384,7 @@ class Rpc:
         return self.reply(self.request(method, params, fds))
 
     def ended(self):
-        """Whether the daemon ends the connection without another message."""
+        """Returns whether the daemon closes the connection without another message."""
         return self.receive() is None
 
 
@@ -392,7 +394,7 @@ def pack_request(msgid, method, params=None):
 
 # ---- Memory -------------------------------------------------------------------------------------------
 class Memory:
-    """A memfd, sealed as a region has to be, without holes unless it is to have some, and mapped here."""
+    """A memfd, sealed as a region requires, mapped here, and without holes unless holes are asked for."""
 
     def __init__(self, size, seals=SEALS, data=None, fill=True):
         self.fd = os.memfd_create("test", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
@@ -431,5 +433,5 @@ class Memory:
 
 
 def tensor(region, shape, dtype="uint8", **fields):
-    """A tensor as it travels."""
+    """Returns a tensor as requests describe it."""
     return {"region": region, "dtype": dtype, "shape": list(shape), **fields}
