@@ -19,7 +19,7 @@ def line(label, text):
 
 
 def copy(tmad, directory, dst, *args):
-    """What `tmactl copy` says of activations.npy to dst."""
+    """Returns what `tmactl copy` reports of activations.npy to dst."""
     done = tmactl("copy", "--json", "activations.npy", dst, *args, socket_path=tmad.path, cwd=directory)
     if done.returncode != 0:
         sys.exit(done.stderr)

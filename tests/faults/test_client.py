@@ -34,7 +34,8 @@ def run(plan, *command):
 
 
 def told(done):
-    """One line when it failed, else none; a service that cannot be reached has a second."""
+    """Checks for one line if the program failed, and none otherwise. If the service cannot be reached there is a second
+    line."""
     lines = 0 if not done.returncode else 2 if "start it:" in done.stderr else 1
     assert done.stderr.count("\n") == lines and done.stderr.startswith("tmactl: " * (lines > 0)), done
 
@@ -57,7 +58,7 @@ class FailingCalls(unittest.TestCase):
         wait_until(lambda: levels(self.tmad) == (1, 0, 0, 0), "what clients had is gone")
 
     def each(self, one):
-        """With the errors of each kind. one takes a plan."""
+        """Runs one(plan) with the errors of each kind."""
         def with_failure(*failure):
             with Plan(*failure) as plan:
                 return one(plan)

@@ -25,7 +25,7 @@ import tap
 MIB = 1 << 20
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 F_SEAL_FUTURE_WRITE = 0x10
-SIDE = 1536  # more than is written past the cache
+SIDE = 1536  # larger than the part of a transform that is written past the cache
 PICTURE = np.random.default_rng(3).integers(0, 1 << 32, (SIDE, SIDE), dtype=np.uint32)  # 9 MiB
 
 
@@ -37,7 +37,7 @@ def punch(fd, offset, size):
 
 
 def transforms(a, b):
-    """Of the picture in a to b, on several threads: method, parameters, what it makes."""
+    """Yields transforms of the picture in a to b on several threads: method, parameters, expected result."""
     src = tensor(a, PICTURE.shape, "uint32")
     return (("copy", {"dst": tensor(b, PICTURE.shape, "uint32"), "src": src}, PICTURE),
             ("transpose", {"dst": tensor(b, PICTURE.shape, "uint32"), "src": src, "perm": [1, 0]}, PICTURE.T),
@@ -46,7 +46,7 @@ def transforms(a, b):
 
 
 class Neighbour:
-    """Another client, whose transposes are right all the while."""
+    """Another client, whose transforms have to be right all the while."""
 
     def __init__(self, tmad):
         self.tmad = tmad
@@ -147,7 +147,7 @@ class InvalidMemory(RawCase):
             os.close(fd)
 
     def test_more_than_the_machine_has(self):
-        """Where the quota allows it; no page is taken for it."""
+        """The quota allows a region larger than the machine's memory; no page is allocated for it."""
         with Tmad("--mapped-bytes-per-uid", str(1 << 42), "--created-bytes-per-uid", str(1 << 42)) as tmad, \
                 tmad.rpc() as rpc:
             fd = os.memfd_create("sparse", os.MFD_ALLOW_SEALING)
@@ -164,7 +164,7 @@ class InvalidMemory(RawCase):
             self.assertEqual(rpc.call("stats")["mapped_bytes"], 0)
 
     def test_holes_during_transforms(self):
-        """A transform that meets one fails, alone, and makes no page."""
+        """A transform that meets a hole fails alone and allocates no page."""
         src, a = self.region(PICTURE.nbytes, data=PICTURE.tobytes())
         dst, b = self.region(PICTURE.nbytes)
         requests = transforms(a, b)
@@ -197,7 +197,7 @@ class InvalidMemory(RawCase):
 
 
 class LostMemory(unittest.TestCase):
-    """Memory that is gone under a region."""
+    """Memory that disappears under a region."""
 
     @classmethod
     def setUpClass(cls):
@@ -217,7 +217,7 @@ class LostMemory(unittest.TestCase):
         self.assertIs(rpc.call("ping"), True)
 
     def test_before_the_transform(self):
-        """Of the source, of the destination, all of it or the end, on several threads and in one place."""
+        """Covers source and destination, all of it or its end, on several threads and in the submitting thread."""
         with Neighbour(self.tmad) as neighbour:
             for which in (0, 1):
                 for left in (0, PICTURE.nbytes // 2, PICTURE.nbytes - 16 * SIDE):  # 4 rows: the pad leaves 3 rows out
@@ -259,7 +259,7 @@ class LostMemory(unittest.TestCase):
         self.assertIn("DEVICE", counts)
 
     def test_while_it_is_mapped(self):
-        """The file loses its end before its pages are made present."""
+        """The file loses its end before its pages are populated."""
         with self.tmad.rpc() as rpc:
             for i in range(share(200)):
                 with Memory(PICTURE.nbytes, seals=0) as memory:
@@ -293,7 +293,7 @@ class LostMemory(unittest.TestCase):
                 self.assertEqual(caught.exception.name, "INVALID_ARGUMENT", caught.exception.message)
                 for fd in (src, dst):
                     punch(fd, PICTURE.nbytes // 2, MIB)
-                    os.pwrite(rest, bytes(MIB), 0)  # takes what the hole gave back
+                    os.pwrite(rest, bytes(MIB), 0)  # uses up the space that the hole freed
                     for method, params, _ in transforms(*regions):
                         with self.subTest(method=method):
                             self.fails(rpc, method, params)

@@ -18,11 +18,11 @@ from faults import MEMORY, SYSTEM, FaultTmad, Plan, Script, each_failure, served
 from tmad import Memory, Rpc, Tmad, tensor, wait_until
 import tap
 
-SESSION = 71  # requests that are done when nothing fails
+SESSION = 71  # requests that are carried out if nothing fails
 
 
 class Unstarted(Exception):
-    """It said why, in one line."""
+    """tmad did not start, and said why in one line."""
 
 
 def start(tmad, **options):
@@ -36,7 +36,7 @@ def start(tmad, **options):
 
 
 def session(tmad, plan, idle_fds, failures):
-    """Its script. One failure is one trouble at most."""
+    """Runs the script. One failure may cause at most one trouble."""
     start(tmad)
     script = Script(tmad.path)
     script.run()
@@ -50,7 +50,7 @@ def session(tmad, plan, idle_fds, failures):
 
 
 def one(idle_fds, *failure):
-    """A whole life of a tmad: what it was like, as a word. failure: classes, first, n, variant."""
+    """Runs a tmad from start to end and returns a word for the outcome. failure is (classes, first, n, variant)."""
     with Plan(*failure) as plan:
         tmad = FaultTmad(plan)
         try:
@@ -68,7 +68,7 @@ def one(idle_fds, *failure):
 
 
 class Frugal(Tmad):
-    """One that may have no descriptor for a client, and then says so."""
+    """A tmad that may have no descriptor for a client and then says so."""
 
     def _answers(self):
         try:
@@ -79,7 +79,7 @@ class Frugal(Tmad):
 
 class FailingCalls(unittest.TestCase):
     def idle(self):
-        """A session without a failure: calls of each class, and descriptors that are open for good."""
+        """Runs a session without a failure. Returns the calls of each class and the descriptors that stay open."""
         with Plan(MEMORY) as memory, Plan(SYSTEM) as system:
             for plan in (memory, system):
                 tmad = FaultTmad(plan)
@@ -108,10 +108,11 @@ class FailingCalls(unittest.TestCase):
         self.each(SYSTEM, 1, 2)
 
     def test_few_descriptors(self):
-        """With too few for itself it says so; with none to spare it tells clients so; with more it serves."""
+        """With too few descriptors for itself tmad says so; with none to spare it tells clients so; with more it
+        serves."""
         refused = served_nobody = 0
         for most in range(4, 32):  # the loader needs one
-            tmad = Frugal(start=False, env={"ASAN_OPTIONS": "detect_leaks=0"})  # that takes some too
+            tmad = Frugal(start=False, env={"ASAN_OPTIONS": "detect_leaks=0"})  # that needs some too
             self.addCleanup(tmad._clean)
             try:
                 start(tmad, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)))
@@ -127,13 +128,14 @@ class FailingCalls(unittest.TestCase):
 
 
 class Charges(unittest.TestCase):
-    """What is refused for want of memory keeps no charge, while what it came with is under way."""
+    """A request that is refused for lack of memory keeps no charge, while its other items are under way."""
 
     LIMITS = "--jobs-per-uid=10000", "--behind-waits-per-uid=10000", "--jobs-behind-wait=10000"
-    ENTRIES = 1024  # more than a batch has room for that is kept
+    ENTRIES = 1024  # more than fit into the batch that the service keeps
 
     def test_items(self):
-        """A batch whose items need ever more room: runs over tables, a transform of several parts, one of one."""
+        """A batch whose items need increasing room: runs over tables, a transform of several parts, one of a single
+        part."""
         with Plan(MEMORY) as plan:
             tmad = FaultTmad(plan, *self.LIMITS)
             self.addCleanup(tmad._clean)
@@ -156,7 +158,7 @@ class Charges(unittest.TestCase):
             tmad.stop()
 
     def submit(self, tmad, plan, calls):
-        """The call after so many fails: the statuses of the items, none when all of it was refused, and what it was
+        """Makes a later call fail. Returns the statuses of the items (none if all of it was refused), and what it was
         charged for while it waited."""
         with Rpc(tmad.path) as rpc, Rpc(tmad.path) as other, Memory(8192) as src, Memory(8192) as dst, Memory(64) as words:
             wait_until(lambda: other.call("stats")["jobs"] == 0, "what an ended connection had is gone")
@@ -173,7 +175,7 @@ class Charges(unittest.TestCase):
             try:
                 sent = rpc.request("submit", {"items": items, "wait": {"region": timeline, "offset": 0, "value": 1}})
                 ping, replies = rpc.request("ping"), {}
-                while ping not in replies:  # then the other has been handled
+                while ping not in replies:  # the other request has then been handled
                     message = rpc.receive()
                     if message is None:
                         return [], 0

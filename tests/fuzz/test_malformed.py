@@ -49,7 +49,7 @@ REQUESTS = {
 }
 STATUSES = {"INVALID_ARGUMENT", "OUT_OF_RANGE", "OVERLAP", "NOT_FOUND", "UNSUPPORTED", "QUOTA", "NO_MEMORY"}
 MUCH = (0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 0x10000)
-# One of each type, and of each width that a type has.
+# An item of each type, in each width that the type has.
 TYPES = {
     "nil": b"\xc0", "false": b"\xc2", "true": b"\xc3", "fixint": b"\x07", "negative fixint": b"\xff",
     "uint 8": b"\xcc\xff", "uint 16": b"\xcd\xff\xff", "uint 32": b"\xce" + b"\xff" * 4,
@@ -75,15 +75,15 @@ FORBIDDEN = {
 
 
 class Raw(bytes):
-    """Stands for a value, as it is."""
+    """Stands for a value that is packed as it is."""
 
 
 class Pairs(list):
-    """A map, key by key."""
+    """A map given as a list of pairs."""
 
 
 def pack(value):
-    """As msgpack does, but for what is Raw or Pairs."""
+    """Packs like msgpack, but also accepts Raw and Pairs."""
     if isinstance(value, Raw):
         return bytes(value)
     if isinstance(value, dict):
@@ -100,7 +100,7 @@ def message(method, params, msgid=1):
 
 
 def places(value, path=()):
-    """Every value within a document, by its path; the document too."""
+    """Yields every value within a document by its path, and the document itself."""
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -138,9 +138,9 @@ class Malformed(unittest.TestCase):
             self.assertIs(rpc.call("ping"), True)
 
     def ask(self, what, data, *, may_succeed=False, has_to_end=False):
-        """A whole message: an error with a status we know, or the end of the connection."""
+        """Sends a whole message. The answer has to be an error with a known status, or the end of the connection."""
         try:
-            self.rpc.send(data)  # it may be ended before all of it is sent
+            self.rpc.send(data)  # the connection may end before all of it is sent
             self.rpc.reply(1)
             self.assertTrue(may_succeed, f"{what}: accepted")
             self.counts["answers"] += 1
@@ -171,7 +171,7 @@ class Malformed(unittest.TestCase):
                     self.ask(name, message(method, replaced(params, path, Raw(data))), may_succeed=True)
 
     def test_values_that_no_message_may_contain(self):
-        """Ext types, too much depth, and lengths beyond the end of the message end the connection, in any field."""
+        """Ext types, excessive depth, and lengths beyond the end of the message end the connection, in any field."""
         for method, params, path in self.each():
             for name, data in FORBIDDEN.items():
                 with self.subTest(method=method, path=path, type=name):
@@ -199,7 +199,7 @@ class Malformed(unittest.TestCase):
                     self.ask(path, message(method, replaced(params, path[:-1], less)), may_succeed=True)
 
     def test_truncated_at_every_byte(self):
-        """A truncated message alone is never answered; what follows it is taken for its rest."""
+        """A truncated message alone is never answered; the bytes that follow are taken for its rest."""
         for method, params in REQUESTS.items():
             whole = message(method, params)
             for length in range(1, len(whole)):
@@ -215,10 +215,10 @@ class Malformed(unittest.TestCase):
 
     @unittest.skipUnless(NATIVE, "a process's memory is its own only natively")
     def test_memory_of_unfinished_messages(self):
-        """Connections that hold as much as they can: most of a message of the maximum size, in small pieces."""
+        """Each connection holds as much as it can: most of a message of the maximum size, sent in small pieces."""
         n = share(1000)
-        worst = (b"\x94\x00\x01\xa4ping\x91\xc5\xff\x00" + bytes(0xfe00),      # a bin that lacks its end
-                 b"\x94\x00\x01\xa4ping\x91\xdc\x0f\xf0" + b"\x90" * 0xfef,    # arrays that lack one
+        worst = (b"\x94\x00\x01\xa4ping\x91\xc5\xff\x00" + bytes(0xfe00),      # a bin without its end
+                 b"\x94\x00\x01\xa4ping\x91\xdc\x0f\xf0" + b"\x90" * 0xfef,    # nested arrays that lack an element
                  b"\x94\x00\x01\xa4ping" + b"\x91" * 7)
         self.ask("warm", message("ping", None), may_succeed=True)
         before = self.tmad.status("VmRSS")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No allocation on the path of ping, of a transform whose plan is cached and of a prepared plan: counted in tmad and in the library."""
+"""Pings, transforms whose plan is cached and prepared plans allocate no memory: counted in tmad and in the library."""
 import os
 import signal
 import sys
@@ -37,7 +37,7 @@ class Daemon(Allocations):
                 "src": tensor(region, [rows, columns], "float32"), "perm": [1, 0]}
 
     def allocated(self, method, params, depth, rounds=ROUNDS):
-        """By tmad, while each connection sends its requests so many at a time and reads the answers."""
+        """Returns tmad's allocations while each connection sends so many requests at a time and reads the answers."""
         before = self.counter.counts()
         for _ in range(rounds):
             for rpc, region in zip(self.rpcs, self.regions):
@@ -49,7 +49,7 @@ class Daemon(Allocations):
         return tuple(b - a for a, b in zip(before, after))
 
     def warm(self, method, params, depth):
-        """All that the rounds may have under way at once is, once: tmad stands still until it has been sent."""
+        """Puts everything under way at once that the rounds may have under way: tmad is stopped until all is sent."""
         os.kill(self.tmad.pid, signal.SIGSTOP)
         for rpc, region in zip(self.rpcs, self.regions):
             rpc.send(b"".join(pack_request(i, method, params and params(region)) for i in range(depth)))
@@ -59,8 +59,8 @@ class Daemon(Allocations):
                 self.assertIsNotNone(rpc.reply(i))
 
     def tries(self, *args):
-        """Up to the first without: on a busy machine a turn of the loop may end before its requests do, and what
-        is left of them is kept in a buffer."""
+        """Tries until one run has no allocations: on a busy machine a turn of the loop may end before its requests do,
+        and the rest of them is then kept in a buffer."""
         seen = []
         while (0, 0) not in seen and len(seen) < 5:
             seen.append(self.allocated(*args))
@@ -81,7 +81,7 @@ class Daemon(Allocations):
         layouts = {"dst": {"dtype": "float32", "shape": [SIDE, SIDE]}, "src": {"dtype": "float32", "shape": [SIDE, SIDE]}}
         plans = {rpc.call("plan_prepare", {**layouts, "perm": [1, 0]})["plan"] for rpc in self.rpcs}
         self.assertEqual(len(plans), 1, "the first of each connection")
-        for shape in range(1, 6):  # the cache has others by now
+        for shape in range(1, 6):  # the cache holds other plans by now
             self.rpcs[0].call("plan_prepare", {part: {"dtype": "uint8", "shape": [shape]} for part in ("dst", "src")})
         plan = plans.pop()
         for what, at in (("aligned", 0), ("as elements are", 4)):
@@ -119,7 +119,7 @@ class Library(Allocations):
         self.addCleanup(self.tmad.stop)
 
     def allocated(self, *args):
-        """By tmactl bench, from its start to its end."""
+        """Returns tmactl bench's allocations from its start to its end."""
         done = tmactl("--json", "bench", *args, socket_path=self.tmad.path, env=dict(os.environ, **self.counter.env))
         self.assertEqual(done.returncode, 0, done.stderr)
         return self.counter.counts()

@@ -15,15 +15,15 @@ import tap
 from raw import RawCase
 from tmad import TSAN, Memory, RpcError, Tmad, by_engine, share, tensor, wait_until
 
-SIZE = 1 << 15  # of a region of a random case
-FAMILIES = {"memcpy", "tile_copy", "tile_transpose", "strided", "fill"}  # of lists that do not convert
+SIZE = 1 << 15  # bytes of a region of a random case
+FAMILIES = {"memcpy", "tile_copy", "tile_transpose", "strided", "fill"}  # strategies of lists that do not convert
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 DTYPES = {"uint8": "u1", "uint16": "<u2", "uint32": "<u4", "uint64": "<u8", "complex128": "<c16"}
 INDEX_DTYPES = {"int32": "<i4", "int64": "<i8"}
 
 
 class DoesNotFit(Exception):
-    """A case that is larger than its regions."""
+    """The case is larger than its regions."""
 
 
 # ---- Random cases ---------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class Block:
 
 
 class Side:
-    """Blocks of a destination or a source: n in each layer, somewhere in a region."""
+    """The blocks of a destination or a source: n in each layer, somewhere in a region."""
 
     def __init__(self, rng, name, block, n, layers):
         self.name, self.block, self.fields = name, block, {}
@@ -98,15 +98,15 @@ class Side:
         return self.block.view(memory, self.offset + self.offsets[layer] + i * self.step)
 
     def room(self):
-        """Blocks that lie in the region in every layer."""
+        """Returns how many blocks lie in the region in every layer."""
         first = self.offset + max(self.offsets) + self.block.high
         return (SIZE - first) // self.step + 1
 
 
 class Case:
-    """A transform of blocks that has to be taken, and its list."""
+    """A valid transform of blocks, and its list."""
 
-    MOST, LAYERS, SIDE = 24, (1, 1, 2, 3), Side  # blocks of a side, choices of layers
+    MOST, LAYERS, SIDE = 24, (1, 1, 2, 3), Side  # most blocks of a side; choices of layers
 
     def __init__(self, rng):
         self.kind = rng.choice(("gather", "scatter", "pairs"))
@@ -133,7 +133,7 @@ class Case:
         return self.layers > 1
 
     def _limit(self, rng, name, side, count, may_be_absent):
-        """As many blocks of an indexed side as it has; without the field, as many as its region has room for."""
+        """Returns the number of blocks of an indexed side; without the field, it is what its region has room for."""
         if rng.random() < 0.3 and side.step and may_be_absent:
             return side.room()
         self.params[name] = count
@@ -188,7 +188,7 @@ class Case:
 
     @property
     def counts(self):
-        """What the answer has to count: moved, passed, beyond."""
+        """Returns the expected counts of the answer: moved, passed, beyond."""
         if 0 in self.dst_block.shape:
             return 0, 0, 0
         passed = sum(-1 in pick for pick in self.picks)
@@ -203,7 +203,7 @@ class Case:
         return 0 <= to < self.dst_count and 0 <= of < self.src_count
 
     def run(self, dst, src):
-        """On two arrays of bytes."""
+        """Carries out the list on two arrays of bytes."""
         for layer in range(self.layers):
             for to, of in filter(self._moves, self.picks):
                 self.dst.view(dst, layer, to)[...] = self.made(self.src.view(src, layer, of))
@@ -314,14 +314,14 @@ class Pages(RawCase):
         self.assertEqual(self.src[:], expected.tobytes())
 
     def test_numbers_below_none(self):
-        """They name no block, however many blocks a side of one block is said to have."""
+        """Such a number names no block, whatever number of blocks the side is said to have."""
         numbers, index = self.region(16, data=np.array([-2, 1], "<i8").tobytes())
         done = self.blocks("gather", index_at=[index, 0], count=2, index_dtype="int64", src_step=0, limit=2**64 - 1)
         self.assertEqual((done["moved"], done["passed"], done["beyond"]), (1, 0, 1))
         self.assertEqual(self.dst[:4096], bytes(4096))
 
     def test_nothing_within_a_pool(self):
-        """Where nothing is moved, nothing is read and written."""
+        """If nothing is moved, nothing is read or written."""
         pool = tensor(self.a, self.pool.shape[1:], "uint16")
         _, index = self.region(16)
         at = {"index_at": [index, 0], "pairs": True}
@@ -348,7 +348,7 @@ class Pages(RawCase):
         self.assertEqual(self.src[:], self.pool.tobytes())
 
     def test_pages_that_are_not_aligned(self):
-        """The family is that of all pages, not of the first."""
+        """The strategy depends on all pages, not only on the first."""
         done = self.rpc.call("gather", {"dst": tensor(self.b, [4094]), "src": tensor(self.a, [4094]),
                                         "index": self.picks[:20].tobytes(), "src_step": 4096, "dst_step": 4094})
         self.assertEqual(self.dst[:20 * 4094], self.pool.take(self.picks[:20], 0).reshape(20, 2048).view(np.uint8)
@@ -356,7 +356,7 @@ class Pages(RawCase):
         self.assertEqual(done["path"], by_engine(cpu="memcpy", cuda="strided"))
 
     def test_layers(self):
-        """Pages of a layer together in the pool; of a page all layers together in the destination."""
+        """The pool keeps the pages of a layer together, the destination all layers of a page."""
         layers = np.array([3, 0, 2, 1]) * 16
         done = self.blocks("gather", index=np.arange(15, -1, -1, dtype="<i4").tobytes(), layers=4, limit=16, src_layers=(layers * 4096).astype("<i8").tobytes(), dst_step=4 * 4096,
                            dst_layer_step=4096)
@@ -365,7 +365,7 @@ class Pages(RawCase):
         self.assertEqual((done["moved"], done["bytes"]), (16, 4 * 16 * 2 * 4096))
 
     def test_heads_between_each_other(self):
-        """A block is one head of all tokens: blocks lie within each other's extents."""
+        """A block is one head of all tokens, so blocks interleave."""
         tokens = self.pool.reshape(128, 64, 16)
         heads = np.random.default_rng(3).permutation(64).astype("<i8")
         fields = {"strides": [64 * 16, 1]}
@@ -429,7 +429,7 @@ class BadBlocks(RawCase):
         super().tearDown()
 
     def bad(self, name, method, words, **fields):
-        """64 blocks of 1 KiB on both sides, but for the fields; None takes one away."""
+        """Returns a list of 64 blocks of 1 KiB on both sides with some fields changed; None removes a field."""
         params = {"dst": tensor(self.b, [16, 16], "uint32"), "src": tensor(self.a, [16, 16], "uint32"),
                   "index": np.arange(8, dtype="<i4").tobytes(), **fields}
         with self.subTest(method=method, fields=fields):
@@ -546,7 +546,7 @@ class BadBlocks(RawCase):
 
 
 class Bounded(RawCase):
-    """Lists that came in messages are their user's, as long as they are kept."""
+    """Lists that arrive in messages are charged to their user as long as they are kept."""
 
     @classmethod
     def setUpClass(cls):
@@ -576,7 +576,7 @@ class Bounded(RawCase):
 
 
 class Hostile(RawCase):
-    """A list in a region that is not what it was: never a byte outside."""
+    """A list in a region that changes meanwhile: no byte outside may ever be accessed."""
 
     BLOCK, BLOCKS, COUNT = 64, 256, 256
 
@@ -606,7 +606,7 @@ class Hostile(RawCase):
 
     def test_changes_while_it_runs(self):
         poison = b"\x5a" * self.dst.size
-        # A scatter that names a block twice has two threads write it, as was asked; ThreadSanitizer says so.
+        # If a scatter names a block twice, two threads write it, as requested, which ThreadSanitizer reports.
         methods = ("gather", "gather" if TSAN else "scatter")
         stop = threading.Event()
         thread = threading.Thread(target=self.change, args=(stop,))
@@ -628,7 +628,7 @@ class Hostile(RawCase):
         self.assertGreater(beyond, 0)
 
     def test_released_while_it_runs(self):
-        """The list's region drains; the job has what it needs."""
+        """The list's region drains; the job keeps what it needs."""
         self.index[:] = np.arange(self.COUNT, dtype="<i4")[::-1].tobytes()
         with Memory(64 * self.BLOCK * self.COUNT) as large:
             region = large.register(self.rpc)

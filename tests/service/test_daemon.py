@@ -22,7 +22,7 @@ BIG = 32 << 20
 
 
 def run_tmad(*args, **options):
-    """A tmad that is expected to end by itself."""
+    """Runs a tmad that is expected to end by itself."""
     done = subprocess.run([TMAD, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           encoding="utf-8", timeout=scaled(20), check=False, **options)
     done.stderr = without_valgrind(done.stderr)
@@ -79,14 +79,14 @@ class Starting(DaemonCase):
 
     @unittest.skipIf(os.environ.get("EMULATOR"), "an emulator needs them itself")
     def test_descriptors_closed_by_the_caller(self):
-        """None of them becomes a file or a socket of tmad's, which libuv would refuse to close."""
+        """None of them may become a file or a socket of tmad, which libuv would refuse to close."""
         for closed in ((0,), (1,), (2,), (0, 1), (0, 1, 2)):
             with self.subTest(closed=closed):
                 tmad = self.start(start=False)
                 tmad.start(preexec_fn=lambda fds=closed: [os.close(fd) for fd in fds])
                 self.assertEqual([os.readlink(f"/proc/{tmad.pid}/fd/{fd}") for fd in closed],
                                  ["/dev/null"] * len(closed))
-                tmad.stop()  # with 0
+                tmad.stop()  # exits with 0
 
     def test_no_place_for_the_socket(self):
         file = os.path.join(self.scratch(), "file")
@@ -101,7 +101,7 @@ class Starting(DaemonCase):
             self.assertEqual(f.read(), "keep me")
 
     def test_a_path_that_others_have(self):
-        """Where the default path cannot be made, the error names one that can."""
+        """If the default path cannot be created, the error names one that can."""
         directory = self.scratch()
         runtime = os.path.join(directory, "runtime")
         os.mkdir(runtime)
@@ -166,10 +166,10 @@ class Starting(DaemonCase):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(path)
             listener.listen(16)
-            early = Rpc(path)  # waits in the queue until there is somebody
+            early = Rpc(path)  # waits in the queue until somebody accepts
             msgid = early.request("ping")
             read_end, write_end = os.pipe()
-            # The shell becomes tmad, so that LISTEN_PID is tmad's.
+            # The shell becomes tmad, so that LISTEN_PID is tmad's pid.
             daemon = subprocess.Popen(
                 ["sh", "-c", f'exec 3<&{listener.fileno()}; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" --engine cpu', TMAD],
                 pass_fds=(listener.fileno(),), stderr=write_end)
@@ -222,7 +222,7 @@ class Stopping(DaemonCase):
         self.assertFalse(os.path.exists(tmad.path), "the socket file is gone")
 
     def test_asked_again_and_again(self):
-        """However often and whenever it is asked, it stops in order."""
+        """However often and whenever it is asked to stop, it stops in order."""
         for _ in range(5):
             tmad = Tmad()
             with tmad.rpc() as rpc, Memory(BIG) as src, Memory(BIG) as dst:
@@ -263,7 +263,7 @@ class Clients(DaemonCase):
         self.kill_clients(self.start(), 200)
 
     def test_killed_with_more_requests_than_it_may_have_jobs(self):
-        """Its requests wait unread then; that it died has to be seen all the same."""
+        """Its further requests wait unread; the service has to notice its death nevertheless."""
         self.kill_clients(self.start("--jobs-per-uid", "8"), 5000)
 
     def kill_clients(self, tmad, n_requests):
@@ -317,7 +317,7 @@ class Clients(DaemonCase):
             slow.send(message[:3])
             while time.monotonic() - start < 0.5:
                 self.assertIs(good.call("ping"), True)
-            slow.send(message[3:4])  # a byte more does not buy more time
+            slow.send(message[3:4])  # another byte does not extend the deadline
             self.assertTrue(slow.ended())
             self.assertTrue(0.9 < time.monotonic() - start < scaled(4))
             time.sleep(1.2)
@@ -346,7 +346,7 @@ class Clients(DaemonCase):
             self.assertLess(tmad.status("VmRSS"), 64 * 1024 if NATIVE else 400 * 1024)
 
     def test_a_thousand_connections(self):
-        """64 requests in flight on each of 1,000 connections, four times over; memory stays flat."""
+        """Sends 64 requests on each of 1,000 connections, four times over; memory must not grow."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if hard < 4096:
             self.skipTest(f"at most {hard} open files are allowed here")
@@ -360,9 +360,9 @@ class Clients(DaemonCase):
                 wait_until(lambda: self.levels(rpc) == (1, 0, 0), "connections and regions are gone")
             rss.append(tmad.status("VmRSS"))
         print(f"# VmRSS after each round: {rss} KiB", flush=True)
-        if NATIVE:  # else freed memory is kept aside
+        if NATIVE:  # otherwise the allocator keeps freed memory
             least = min(after - before for before, after in zip(rss, rss[1:]))
-            self.assertLess(least, 1024, "KiB more after each round")  # what is lost, is lost in each
+            self.assertLess(least, 1024, "KiB more after each round")  # a leak shows in each round
 
     def one_round(self, tmad, n_connections, in_flight):
         n = 4096
@@ -494,7 +494,7 @@ class Idle(DaemonCase):
         time.sleep(0.2)
 
     def ticks(self):
-        """utime and stime of the process, all threads."""
+        """Returns utime and stime of the process, over all threads."""
         with open(f"/proc/{self.tmad.pid}/stat", encoding="ascii") as stat:
             fields = stat.read().rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
@@ -521,7 +521,7 @@ class Idle(DaemonCase):
             strace.send_signal(signal.SIGINT)
             strace.communicate(timeout=10)
             text = summary.read()
-        # Each thread's wait is seen once, when strace lets go of it.
+        # strace reports the wait of each thread once, when it detaches.
         calls = [int(line.split()[3]) for line in text.splitlines() if re.match(r"\s*[\d.]+\s+[\d.]+\s+\d+\s+\d+", line)
                  and not line.endswith("total")]
         threads = len(os.listdir(f"/proc/{self.tmad.pid}/task"))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hugetlb memory of clients': served as it is, and no page of it is made under a request, which for one of 1 GiB takes a
-quarter of a second that everybody would wait."""
+"""Hugetlb memory of clients is served as it is, and none of its pages is allocated during a request: for a page of 1
+GiB, that takes a quarter of a second, for which everybody would wait."""
 import ctypes
 import fcntl
 import mmap
@@ -19,7 +19,7 @@ PUNCH = 3  # FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 
 
 class Pool:
-    """At least one free page of a size, made for the test where that is possible."""
+    """Provides at least one free page of a size, made for the test where possible."""
 
     def __init__(self, size):
         self.path = f"/sys/kernel/mm/hugepages/hugepages-{size >> 10}kB/"
@@ -96,7 +96,7 @@ class Hugetlb(RawCase):
         self.check(1 << 30)
 
     def check_shrinks(self, fd, size):
-        """A region that neither begins nor ends with a page."""
+        """Uses a region that neither begins nor ends at a page boundary."""
         self.fallocate(fd, 0, size)
         register = {"kind": "memfd", "size": size - 200, "offset": 100}
         region = self.rpc.call("region_register", register, [fd])["region"]

@@ -24,12 +24,12 @@ from scrape import scrape
 from terminal import Terminal, plain
 from tmad import FAULTY, TMAD, Memory, Rpc, RpcError, pack_request, scaled, tensor, wait_until
 
-# Another /run for what follows.
+# Mounts another /run for what follows.
 UNDER = ["unshare", "-m", "sh", "-c", 'mount --make-rprivate / && mount --bind "$0" /run && exec "$@"']
 
 
 def entry(data):
-    """Fields of a datagram as journald takes them: NAME=VALUE lines, or NAME, a length and as many bytes."""
+    """Parses a datagram as journald does: NAME=VALUE lines, or NAME, a length and as many bytes."""
     fields = {}
     while data:
         name, newline, rest = data.partition(b"\n")
@@ -53,7 +53,7 @@ class LogCase(unittest.TestCase):
         self.addCleanup(self.stderr.close)
 
     def stream(self):
-        """What systemd says of the stderr that it connects."""
+        """Writes what systemd says about the stderr that it connects."""
         status = os.fstat(self.stderr.fileno())
         return f"{status.st_dev}:{status.st_ino}"
 
@@ -90,7 +90,7 @@ class Stderr(LogCase):
                 os.unlink(self.path)
 
     def test_time_where_it_is_asked_for(self):
-        """Also of lines from before the settings were read."""
+        """Lines have times where asked for, even those from before the settings were read."""
         stamp = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
         manager = self.started("--log-format=time", "--config=")
         with Rpc(self.path) as rpc:
@@ -117,7 +117,7 @@ class Stderr(LogCase):
                 self.assertEqual(len(new), 1, new)
                 self.assertRegex(new[0], r"^tmad: uid \d+ pid \d+ session \d+ request \d+: refused ")
                 self.assertNotRegex(new[0], "[\x00-\x1f\x7f-\x9f\udc80-\udcff]")
-        with Rpc(self.path) as rpc:  # what ends a session
+        with Rpc(self.path) as rpc:  # ending the session causes a line
             before = len(self.lines())
             rpc.send(b"\xc1" + hostile.encode())
             self.assertTrue(rpc.ended())
@@ -145,7 +145,8 @@ class Stderr(LogCase):
         self.assertEqual(manager.stop(), 0)
 
 
-# A client without anything of ours, so that any user can be one: what is sent gets a refusal, which is logged, again and again.
+# A client that needs none of the project's files, so that any user can run it. It sends invalid requests repeatedly;
+# each refusal is logged.
 COMPLAINS = """
 import socket, sys, time
 sock = socket.socket(socket.AF_UNIX)
@@ -160,7 +161,7 @@ LOST = re.compile(r"(\d+) lines? (?:was|were) lost here: nobody read the log")
 
 
 class NobodyReads(LogCase):
-    """Standard error takes no more: clients are served all the same, and what could not be written is counted."""
+    """Standard error blocks: clients are served nevertheless, and lines that could not be written are counted."""
 
     def setUp(self):
         super().setUp()
@@ -169,7 +170,7 @@ class NobodyReads(LogCase):
         self.text = ""
 
     def fill(self):
-        os.set_blocking(self.writer, False)  # of the pipe's end, which is the daemon's too
+        os.set_blocking(self.writer, False)  # applies to the daemon's end of the pipe as well
         with contextlib.suppress(BlockingIOError):
             while True:
                 os.write(self.writer, b"." * 4096)
@@ -179,7 +180,7 @@ class NobodyReads(LogCase):
         os.set_blocking(self.writer, True)
 
     def read(self, until):
-        """From now on; returns all that came when it contains a match."""
+        """Reads from now on; returns everything up to and including a match."""
         def reads():
             with contextlib.suppress(OSError):
                 while piece := os.read(self.reader, 65536):
@@ -190,7 +191,7 @@ class NobodyReads(LogCase):
         return wait_until(lambda: re.search(until, self.text), f"{until} in the log").string
 
     def read_once(self, until):
-        """Up to a match, and nothing after it, so that the pipe can be filled then."""
+        """Reads up to a match and nothing after it, so that the pipe can then be filled."""
         while not re.search(until, self.text):
             self.text += os.read(self.reader, 65536).decode()
 
@@ -203,7 +204,8 @@ class NobodyReads(LogCase):
         return manager
 
     def complain(self, uids, seconds):
-        """Clients of these users cause a line each as often as they can; how long another's pings took meanwhile."""
+        """Has clients of these users cause lines as often as they can. Returns how long another client's pings took
+        meanwhile."""
         message = pack_request(1, "region_release", {"region": 7}).hex()
         clients = [subprocess.Popen([sys.executable, "-I", "-c", COMPLAINS, self.path, message, str(seconds)], user=uid, cwd="/",
                                     stdin=subprocess.DEVNULL) for uid in uids]
@@ -277,12 +279,12 @@ class NobodyReads(LogCase):
         self.read("tmad: /nowhere: No such file")
 
     def test_from_life_to_life(self):
-        """The device is lost, and the program starts again, while nobody reads."""
+        """The device is lost, and the program restarts, while nobody reads."""
         process = subprocess.Popen([FAULTY, "--config=", "--engine=cuda", "--socket=" + self.path], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=self.writer)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.read_once("ready on")  # the socket's path is there before it listens
+        self.read_once("ready on")  # the socket's path exists before it listens
         with Rpc(self.path) as rpc, Memory(65536) as memory:
             region = memory.register(rpc)
             self.fill()
@@ -323,7 +325,7 @@ class OnATerminal(LogCase):
         self.assertLess(abs(told - before), scaled(30), lines[1])
 
     def test_one_that_is_stopped(self):
-        """As by Ctrl-S."""
+        """Stopped as by Ctrl-S."""
         termios.tcflow(self.terminal._slave, termios.TCOOFF)
         with Rpc(self.path) as rpc:
             for _ in range(5):
@@ -379,7 +381,7 @@ class Journal(LogCase):
         self.assertEqual([line for line in self.lines() if "ready" in line or "refused" in line], [], "twice")
 
     def test_another_format(self):
-        """One that is asked for goes to stderr, and nothing to the journal."""
+        """A format that is asked for goes to stderr, and nothing to the journal."""
         for option, front in (("plain", "tmad: "), ("time", r"\d{4}-\d\d-\d\d \S+ (info   |notice |warning) tmad: ")):
             with self.subTest(format=option):
                 before = len(self.lines())
@@ -395,7 +397,7 @@ class Journal(LogCase):
         self.wait_entry("ready on")
 
     def test_how_long_a_request_took(self):
-        """It waits for a word until it is too late."""
+        """The request waits for a word until its deadline."""
         manager = self.start()
         with Rpc(self.path) as rpc:
             region = rpc.call("region_create", {"size": 4096})["region"]
@@ -437,7 +439,7 @@ class Journal(LogCase):
             self.journal.recv(1)
 
     def test_a_journal_that_does_not_read(self):
-        """Its queue is full after some lines: what does not fit is dropped, and nobody waits for it."""
+        """The journal's queue is full after some lines: further lines are dropped, and nobody waits for it."""
         manager = self.start("--log-level=debug")
         for _ in range(2000):
             with Rpc(self.path) as rpc:
@@ -455,7 +457,7 @@ class Journal(LogCase):
         self.assertEqual(manager.stop(), 0)
 
     def test_a_journal_that_does_not_take_it(self):
-        """It goes by stderr then, with the priority in front."""
+        """The lines then go to stderr, each with its priority in front."""
         self.journal.close()
         manager = self.start()
         self.assertEqual(manager.stop(), 0)

@@ -32,7 +32,7 @@ class Regions(RawCase):
         self.assertEqual(copy[:5], b"hello")
 
     def test_create_without_a_kind(self):
-        """It is the engine's own memory, zeroed."""
+        """The region is zeroed memory of the engine's own kind."""
         made = self.rpc.call("region_create", {"size": 5000})
         self.assertEqual((made["size"], made["kind"], len(self.rpc.fds)),
                          (5000, by_engine(cpu="memfd", cuda="cuda_fd"), 1))
@@ -97,7 +97,7 @@ class Regions(RawCase):
 
     def test_read_only_fd(self):
         memory = self.memory(4096, data=b"read me")
-        if ENGINE == "cuda":  # which pins it
+        if ENGINE == "cuda":  # cuda pins it
             fcntl.fcntl(memory.fd, fcntl.F_ADD_SEALS, F_SEAL_FUTURE_WRITE)
         fd = os.open(f"/proc/self/fd/{memory.fd}", os.O_RDONLY)
         try:
@@ -111,7 +111,7 @@ class Regions(RawCase):
         self.assertEqual(dst[:7], b"read me")
 
     def test_who_is_asked_to_seal(self):
-        """Whoever is not trusted, for what can be sealed, and would be touched faster then."""
+        """Untrusted users are asked to seal memory that can be sealed and is then accessed faster."""
         writable, file = {"kind": "memfd", "size": 4096}, tempfile.TemporaryFile(dir="/dev/shm")
         self.addCleanup(file.close)
         os.posix_fallocate(file.fileno(), 0, 4096)
@@ -135,7 +135,7 @@ class Regions(RawCase):
                     self.assertNotIn("seal", rpc.call("region_create", {"size": 4096, "kind": "memfd"}))
 
     def test_sealed_once_it_is_registered(self):
-        """Mappings that exist go on, on both sides, and nobody can punch holes."""
+        """Existing mappings go on working on both sides, and nobody can punch holes."""
         with Tmad("--trust-own-uid=off") as tmad, tmad.rpc() as rpc:
             memories = [self.memory(4096, data=bytes([i]) * 4096) for i in range(2)]
             dst, src = (memory.register(rpc, size=4096) for memory in memories)
@@ -152,7 +152,7 @@ class Regions(RawCase):
         self.assertEqual(libc.fallocate(fd, PUNCH, ctypes.c_long(at), ctypes.c_long(size)), 0)
 
     def test_holes_are_refused(self):
-        """What the service touched first it would have to pay for. The part without holes is welcome."""
+        """A hole would be allocated at the service's expense when it is touched. The part without holes is accepted."""
         memory = self.memory(65536, fill=False)
         memory[20480:20484] = b"here"
         for offset, size, hole in ((0, 65536, 0), (20480, 8192, 24576), (40000, 1, 40000)):
@@ -237,7 +237,7 @@ class Regions(RawCase):
                      {"kind": "nothing", "size": 4096}, ["kind", "nothing"], [memory.fd])
 
     def test_other_kinds(self):
-        """Device memory is no business of an engine without one; with one, what is handed in has to be some."""
+        """An engine without a device refuses device memory; one with a device checks that it is given some."""
         status = by_engine(cpu="UNSUPPORTED", cuda="INVALID_ARGUMENT")
         self.refused(status, "region_register", {"kind": "cuda_ipc", "size": 4096, "handle": bytes(64)},
                      by_engine(cpu=["cuda_ipc"], cuda=["handle"]))
@@ -251,7 +251,8 @@ class Regions(RawCase):
                     self.assertEqual(self.rpc.call("region_create", {"size": 4096, "kind": kind})["kind"], kind)
 
     def test_too_many_fds_end_the_connection(self):
-        """More than two messages may bring, before the first one is whole; or more than one may."""
+        """More descriptors than two messages may have, before the first is complete, or more than one message may
+        have."""
         memory, ping = self.memory(64), pack_request(1, "ping")
         with self.tmad.rpc() as rpc:
             for i in range(3):
@@ -265,7 +266,7 @@ class Regions(RawCase):
 
 @unittest.skipUnless(os.geteuid() == 0, "connects as another user")
 class Pools(unittest.TestCase):
-    """Whose memory of CUDA memory pools is accepted: the pools of these tests are none."""
+    """Memory of CUDA memory pools is accepted from some users only; the files of these tests are no pools."""
 
     NOBODY = 65534
 
@@ -276,7 +277,7 @@ class Pools(unittest.TestCase):
         return tmad
 
     def answer(self, tmad, uid):
-        """What the service answers a user who brings such memory."""
+        """Returns the service's answer to a user who registers such memory."""
         os.seteuid(uid)
         try:
             rpc = tmad.rpc()

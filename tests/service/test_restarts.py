@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tmactl goes on when the service ends and is started again: a copy has the right bytes, a load has all its answers."""
+"""tmactl goes on when the service ends and is started again: a copy has the right bytes, and a load gets all its
+answers."""
 import json
 import os
 import shutil
@@ -36,7 +37,7 @@ class Case(unittest.TestCase):
         return json.loads(out)
 
     def served(self, command, key, least):
-        """Until this tmad has done that much; whether the command is still there then."""
+        """Waits until this tmad has moved that much. Returns whether the command still runs then."""
         def enough():
             done = rpc.call("stats")[key]
             return (sum(done.values()) if isinstance(done, dict) else done) >= least or command.poll() is not None
@@ -45,7 +46,7 @@ class Case(unittest.TestCase):
         return command.poll() is None
 
     def restart(self, number):
-        """It ends with requests under way, by the signal, and is started again."""
+        """Ends the service by the signal while requests are under way, and starts it again."""
         process = self.tmad.process
         if number == signal.SIGKILL:
             os.kill(process.pid, signal.SIGSTOP)
@@ -67,7 +68,7 @@ class Copies(Case):
     def test_a_copy_goes_on(self):
         for number in (signal.SIGKILL, signal.SIGTERM):
             with self.subTest(signal=number.name):
-                self.restart(signal.SIGTERM)  # it has done nothing yet
+                self.restart(signal.SIGTERM)  # the new service has done nothing yet
                 copy = self.start("copy", self.src, self.dst, "--permute", "1,0", "--memory", "4M")
                 restarts = 0
                 while restarts < RESTARTS and self.served(copy, "bytes", SIDE * SIDE // 4):

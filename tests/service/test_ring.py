@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Submission rings: runs of plans through shared memory, and what a client can do to it."""
+"""Submission rings: runs of plans through shared memory, and what a client can do to that memory."""
 import contextlib
 import ctypes
 import os
@@ -25,7 +25,7 @@ U32 = (1 << 32) - 1
 
 
 class Ring:
-    """A client's side, by the layout that protocol.md gives."""
+    """The client's side of a ring, by the layout in protocol.md."""
 
     def __init__(self, case, entries=ENTRIES, spin_us=0, offset=0):
         self.case, self.rpc, self.entries = case, case.rpc, entries
@@ -47,7 +47,7 @@ class Ring:
         self.words[SUBMITTED // 4] = self.submitted
 
     def ring(self):
-        """When the service sleeps; what Python runs between a store and a load is fence enough."""
+        """Wakes the service if it sleeps. What Python executes between a store and a load is a sufficient fence."""
         if not self.words[AWAKE // 4]:
             self.rpc.send(RING)
 
@@ -84,7 +84,7 @@ class Rings(RawCase):
         ring.push(self.plan, self.dst_region, dst, self.src_region, src, tag)
 
     def test_runs(self):
-        """Round and round, with and without a service that looks by itself."""
+        """Fills the ring several times over, with and without a service that polls it."""
         for spin_us in (0, 100):
             with self.subTest(spin_us=spin_us):
                 if self.rings:
@@ -113,7 +113,7 @@ class Rings(RawCase):
             self.assertEqual(ring.pop()[:2], (i, 0))
 
     def test_bad_entries(self):
-        """Each ends with the code of its error; the others run."""
+        """Each bad entry ends with the code of its error; the others run."""
         ring = self.ring()
         read_only = self.memory(64).register(self.rpc, writable=False)
         d, s, p = self.dst_region, self.src_region, self.plan
@@ -146,7 +146,7 @@ class Rings(RawCase):
             with self.subTest(params):
                 self.refused(name, "ring_open", params, words)
         self.refused("NOT_FOUND", "ring_close", None, ["no ring"])
-        self.rpc.send(RING)  # of a connection without one: nothing to do
+        self.rpc.send(RING)  # from a connection without a ring, it has no effect
         ring = self.ring(spin_us=10 ** 9)
         self.assertEqual(ring.granted, {"spin_us": self.rpc.call("info")["limits"]["ring_spin_us"]})
         self.refused("ALREADY_EXISTS", "ring_open", {"at": [other, 0], "entries": 2}, ["has a ring"])
@@ -155,7 +155,7 @@ class Rings(RawCase):
         self.ring(offset=64)
 
     def test_close_waits_for_nothing(self):
-        """A ring with runs under way stays; a connection that ends takes both with it."""
+        """A ring with runs under way stays open; a connection that ends takes both with it."""
         word = self.memory(64)
         timeline = word.register(self.rpc)
         self.rpc.request("copy", {"dst": tensor(self.dst_region, [8]), "src": tensor(self.src_region, [8]),
@@ -167,7 +167,7 @@ class Rings(RawCase):
         self.refused("BUSY", "ring_close", None, ["10"])
 
     def test_a_ring_that_lies(self):
-        """Counts past what there is room for end the connection, and that connection alone."""
+        """A count beyond the ring's room ends that connection and no other."""
         for what, value in (("submitted", ENTRIES + 1), ("submitted", 1 << 31), ("submitted", U32), ("reaped", 1)):
             with self.subTest(what=what, value=value), self.tmad.rpc() as rpc:
                 self.rpc, kept = rpc, self.rpc
@@ -181,18 +181,18 @@ class Rings(RawCase):
                         ring.words[SUBMITTED // 4] = 1
                     rpc.send(RING)
                     if what == "reaped":
-                        continue  # an end over one that was not read: its own
+                        continue  # it overwrote an end that it had not read, which harms only itself
                     self.assertTrue(rpc.ended())
                 finally:
                     self.rpc = kept
         self.assertIs(self.rpc.call("ping"), True)
 
     def test_entries_that_change_under_its_eyes(self):
-        """Every entry is what it was when it was copied, or is refused; nothing outside is touched."""
+        """Every entry is processed as it was when it was copied, or refused; nothing outside is touched."""
         ring = self.ring(spin_us=100)
         dst = self.memory(65536, data=b"\xa5" * 65536)
         region = dst.register(self.rpc, size=61440)
-        self.src[:] = b"\x5a" * 65536  # a plan's id may name it too
+        self.src[:] = b"\x5a" * 65536  # a random plan id may name it too
         self.src_region = self.memory(64, data=b"\x5a" * 64).register(self.rpc, writable=False)
         stop = threading.Event()
 
@@ -218,8 +218,8 @@ class Rings(RawCase):
         self.assertIs(self.rpc.call("ping"), True)
 
     def test_a_hole_in_it(self):
-        """It ends the connection that it is of, and makes no page; or the page comes back with zeros in it, where the
-        kernel cannot say. Nothing is run, and it is nobody else's matter."""
+        """A hole ends the ring's connection and allocates no page; where the kernel cannot tell, the page reads as
+        zeros. Nothing is run, and no other client is affected."""
         ring = self.ring()
         libc = ctypes.CDLL(None, use_errno=True)
         with contextlib.suppress(BrokenPipeError):
@@ -234,7 +234,7 @@ class Rings(RawCase):
             self.assertTrue(self.rpc.ended())
 
     def test_who_sleeps_is_woken(self):
-        """By a futex on `done`, as protocol.md says."""
+        """A client that sleeps is woken by a futex on `done`, as protocol.md says."""
         ring = self.ring()
         libc = ctypes.CDLL(None, use_errno=True)
         futex = {"x86_64": 202, "aarch64": 98}[os.uname().machine]
@@ -257,7 +257,7 @@ class Rings(RawCase):
         del done
 
     def test_it_sleeps_and_is_rung_awake(self):
-        """After spin_us without an entry `awake` is 0, and the loop takes no time any more."""
+        """After spin_us without an entry `awake` is 0, and the loop uses no more CPU time."""
         ring = self.ring(spin_us=200)
         self.push(ring, 1)
         ring.ring()
@@ -270,7 +270,7 @@ class Rings(RawCase):
 
     @unittest.skipUnless(NATIVE, "the time of a process is its own only natively")
     def test_an_entry_now_and_then_keeps_nobody_awake(self):
-        """To look for more has to pay: a client cannot have a CPU of the service's by an entry for each 190 us."""
+        """Polling has to pay: a client cannot keep a CPU of the service busy with an entry every 190 us."""
         ring = self.ring(spin_us=200)
         start, before = time.monotonic(), self.cpu_s()
         i = 0
@@ -286,7 +286,7 @@ class Rings(RawCase):
         self.assertLess(used, took * 0.6)
 
     def cpu_s(self):
-        """Of the daemon so far."""
+        """Returns the CPU seconds that the daemon has used."""
         with open(f"/proc/{self.tmad.pid}/stat", encoding="ascii") as stat:
             fields = stat.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -294,7 +294,8 @@ class Rings(RawCase):
 
 @unittest.skipUnless(NATIVE, "a relay is a thread apart only natively")
 class Relayed(RawCase):
-    """Rings in memory that may stall: a relay touches them, which is stopped here as by a page that does not come."""
+    """Rings in memory that may stall are accessed by a relay process, which is stopped here as by a page fault that
+    does not return."""
 
     @classmethod
     def setUpClass(cls):
@@ -322,7 +323,7 @@ class Relayed(RawCase):
             self.ring.push(self.plan, self.dst_region, 0, self.dst_region, 64, tag)
 
     def wait_for_the_word(self):
-        """Has a copy wait for it, and all that comes behind the copy."""
+        """Submits a copy that waits for the word, and so holds up everything behind it."""
         return self.rpc.request("copy", {"dst": tensor(self.dst_region, [8]), "src": tensor(self.dst_region, [8], offset=8),
                                          "wait": {"region": self.timeline, "offset": 0, "value": 1}})
 
@@ -356,7 +357,7 @@ class Relayed(RawCase):
         self.assertIs(self.rpc.call("ring_close"), True)
 
     def test_close_when_there_was_nothing_to_read(self):
-        """A client rings behind entries that were read already; it may close the ring once it has their ends."""
+        """The client rings for entries that were read already, and may close the ring once it has their ends."""
         with stopped(self.relay):
             self.rpc.send(RING)
             close = self.rpc.request("ring_close")
@@ -364,7 +365,7 @@ class Relayed(RawCase):
         self.assertIs(self.rpc.reply(close), True)
 
     def waits(self):
-        """Nothing that was sent behind the ring is answered; the service has read it."""
+        """Checks that nothing sent behind the ring is answered, although the service has read it."""
         with self.tmad.rpc() as other:
             wait_until(lambda: other.call("stats")["waiting"] == 1, "it waits")
 
@@ -374,7 +375,7 @@ class Ends(RawCase):
 
     @classmethod
     def setUpClass(cls):
-        """A daemon for each test."""
+        """Starts a daemon for each test instead."""
 
     def setUp(self):
         self.memories = []
@@ -384,14 +385,14 @@ class Ends(RawCase):
             memory.close()
 
     def test_a_service_that_stops(self):
-        """It looks at no ring any more, though the ring's connection still has something to be answered."""
+        """The service no longer reads rings, though the ring's connection still waits for an answer."""
         with Tmad("--jobs-behind-wait", "1", "--ring-spin-us", "1000000") as tmad, tmad.rpc() as self.rpc:
             word, region = self.region(64)
             ring = Ring(self, spin_us=1000000)
             with tmad.rpc() as other:
                 waiting = self.rpc.request("copy", {"dst": tensor(region, [8], offset=16), "src": tensor(region, [8], offset=32),
                                                     "wait": {"region": region, "offset": 0, "value": 1}})
-                self.rpc.send(RING)  # it stays unread, behind the wait
+                self.rpc.send(RING)  # stays unread behind the wait
                 wait_until(lambda: other.call("stats")["jobs"] == 1, "it waits")
                 tmad.process.send_signal(signal.SIGTERM)
                 self.assertTrue(other.ended(), "the service is about to stop")
@@ -403,7 +404,7 @@ class Ends(RawCase):
 
     @unittest.skipIf(os.environ.get("EMULATOR"), "no emulator starts this tmad")
     def test_a_service_that_has_lost_its_device(self):
-        """Nothing makes an entry wait then: who goes on putting them in does not keep it from starting again."""
+        """Entries are no longer held back then: a client that keeps submitting does not delay the restart."""
         with Tmad(engine="cuda", program=FAULTY) as tmad, tmad.rpc() as self.rpc, tmad.rpc() as other:
             ring = Ring(self, entries=4096)
             ahead, stop = 4000, threading.Event()
@@ -431,7 +432,7 @@ class Ends(RawCase):
 
 
 class FullUid(RawCase):
-    """With room for four jobs in all."""
+    """A user with room for four jobs in all."""
 
     @classmethod
     def setUpClass(cls):
@@ -440,7 +441,7 @@ class FullUid(RawCase):
         cls.idle_fds = wait_until(cls.tmad.fds, "a number")
 
     def test_messages_behind_entries_that_wait(self):
-        """Entries past the limit wait, and so do the messages behind the one that rang, once each."""
+        """Entries beyond the limit wait, and so do the messages behind the one that rang, each only once."""
         _, src = self.region(4096)
         _, dst = self.region(4096)
         word = self.memory(64)
@@ -454,14 +455,14 @@ class FullUid(RawCase):
             ring.push(plan, dst, 0, src, 0, tag)
         ping = msgpack.packb([0, 4711, "ping", []])
         self.rpc.send(ping + RING + ping + ping)
-        self.assertIs(self.rpc.reply(4711), True)  # with it, all of that was looked at
+        self.assertIs(self.rpc.reply(4711), True)  # with this reply, everything before has been handled
         struct.pack_into("<Q", word.map, 0, 1)
         self.assertEqual([ring.pop()[:2] for _ in range(8)], [(tag, 0) for tag in range(8)])
         ring.close()
 
 
 class Alone(RawCase):
-    """With room for one job."""
+    """A user with room for one job."""
 
     @classmethod
     def setUpClass(cls):
@@ -470,7 +471,7 @@ class Alone(RawCase):
         cls.idle_fds = wait_until(cls.tmad.fds, "a number")
 
     def test_it_is_read_after_its_entries_have_waited(self):
-        """Its entries wait, not a message."""
+        """The entries of the ring wait, not a message."""
         _, src = self.region(4096)
         _, dst = self.region(4096)
         plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [64]},

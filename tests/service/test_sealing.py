@@ -30,8 +30,8 @@ def words(values):
     return struct.pack(f"<{len(values)}i", *values)
 
 
-# By name, what makes a device use the region `region`, beside that of `other`. Bytes that the call needs in the region
-# are at 0 (a list of blocks, a word that has come, a scale).
+# By name, what makes a device use the region `region`, beside that of `other`. The bytes that the call needs in the
+# region (a list of blocks, a reached word, a scale) are at offset 0.
 def requests(region, other):
     here, there = tensor(other, [64]), tensor(other, [64], offset=4096)
     floats = {"dst": tensor(other, [16], dtype="float32"), "src": tensor(other, [16], dtype="float32", offset=4096)}
@@ -113,7 +113,7 @@ class OfOneDevice(Case):
         self.assertEqual(seals_of(memory), FIXED)
 
     def test_sealed_before(self):
-        """For writing too, if its user seals it between the two."""
+        """Applies to writable regions too, if the user seals the file between registration and use."""
         memory, region = self.memory()
         fcntl.fcntl(memory.fd, fcntl.F_ADD_SEALS, FIXED | fcntl.F_SEAL_SEAL)
         self.rpc.call("copy", {"dst": tensor(region, [64], offset=4096), "src": tensor(region, [64])})
@@ -142,7 +142,7 @@ class OfOneDevice(Case):
                          f"region {region}", "cannot be sealed")
 
     def test_each_item_fails(self):
-        """Also those after the first that names the region."""
+        """Items after the first that names the region fail as well."""
         memory, region = self.memory()
         _, other = self.memory()
         fcntl.fcntl(memory.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL)
@@ -157,7 +157,7 @@ class OfOneDevice(Case):
                      f"region {region}", "hole")
 
     def test_made(self):
-        """What is sealed keeps its pages for as long as somebody has it: so the service makes none."""
+        """Sealed memory keeps its pages as long as anybody has it, so the service allocates none."""
         self.refused("UNSUPPORTED", "region_create", {"kind": "memfd", "size": SIZE}, "makes no host memory")
 
 
@@ -214,7 +214,7 @@ class OfSeveral(OfOneDevice):
 
 
 class AfterALoss(Case):
-    """All devices are lost, and come back: none can map for writing what is sealed."""
+    """All devices are lost and come back; none can map sealed memory for writing."""
     devices = 3
     args = ("--restart-pause-ms=0",)
 
@@ -246,7 +246,7 @@ class AfterALoss(Case):
             self.refused("DEVICE_LOST", "copy", {"dst": tensor(lost, [64], offset=64), "src": tensor(lost, [64])})
 
     def test_sealed_by_the_client(self):
-        """It is to connect again, and to register other files: its connection ends, and nobody else's."""
+        """The client has to connect again and register other files: its connection ends, and no other."""
         with self.tmad.rpc() as other:
             for is_used in (True, False):
                 with self.subTest(is_used=is_used), self.tmad.rpc() as rpc:
@@ -269,8 +269,8 @@ class AfterALoss(Case):
 
 # ---- The inode's lock -----------------------------------------------------------------------------------------
 class Held:
-    """A thread that sleeps in a write to the file, with the lock of its inode, until the object is closed: the page
-    that it is to read does not come."""
+    """A thread that sleeps in a write to the file, holding the lock of its inode, until the object is closed: its
+    source page does not come."""
     API, REGISTER, ZERO = 0xc018aa3f, 0xc020aa00, 0xc020aa04
 
     def __init__(self, memory):
@@ -334,7 +334,7 @@ class Locked(Case):
         self.assertEqual(seals_of(memory), FIXED)
 
     def stuck(self):
-        """The processes of the scout that sleep."""
+        """Returns the scout's processes that sleep."""
         found = []
         for child in [child for scout in children(self.tmad.pid) for child in children(scout)]:
             with contextlib.suppress(OSError), open(f"/proc/{child}/stat", encoding="utf-8") as stat:
@@ -343,7 +343,8 @@ class Locked(Case):
         return found
 
     def test_processes_are_few(self):
-        """However often connections ask for it and end: a process that waits for the lock cannot be killed."""
+        """Their number is bounded, however often connections ask and end, because a process that waits for the lock
+        cannot be killed."""
         most, in_flight, memory = 4, 2, Memory(SIZE, seals=0)
         self.addCleanup(memory.close)
         params = {"kind": "memfd", "size": SIZE}
@@ -360,7 +361,7 @@ class Locked(Case):
                         if i < most:
                             wait_until(lambda n=i: len(self.stuck()) > n, "one more that sleeps")
                         else:
-                            time.sleep(0.05)  # what begins in that time would stay
+                            time.sleep(0.05)  # a process that begins in that time would stay
                 self.assertLessEqual(len(self.stuck()), most + in_flight)
             self.assertEqual(self.victim(), 0)
         finally:

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tap
 from tmad import SANITIZED, FailingTmad, Memory, RpcError, Tmad, tensor, tmactl, wait_until
 
-SAMPLE = 20 if SANITIZED else 60  # calls of a row that fail, about
+SAMPLE = 20 if SANITIZED else 60  # approximate number of failing calls in a row
 CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_ILLEGAL_ADDRESS = 2, 700
 ROWS, COLUMNS = 64, 96
 PICTURE = np.random.default_rng(7).integers(0, 1 << 32, (ROWS, COLUMNS), dtype=np.uint32)
@@ -29,7 +29,7 @@ UNIT = 2 << 20  # bytes of an allocation
 
 
 class Lost(unittest.TestCase):
-    """A kernel dies of an illegal address, once: the device is lost and had again."""
+    """A kernel fails once with an illegal address: the device is lost and comes back."""
 
     def setUp(self):
         self.directory = tempfile.mkdtemp(prefix="tmad-faults-")
@@ -43,14 +43,14 @@ class Lost(unittest.TestCase):
 
     @contextlib.contextmanager
     def client(self, tmad, n):
-        """A connection with room for n transposes of a picture."""
+        """Returns a connection with room for n transposes of a picture."""
         with tmad.rpc() as rpc, Memory(SIZE, data=PICTURE.tobytes()) as src, Memory(n * SIZE) as dst:
             a, b = src.register(rpc), dst.register(rpc)
             yield rpc, dst, [{"src": tensor(a, [ROWS, COLUMNS], "uint32"), "perm": [1, 0],
                               "dst": tensor(b, [COLUMNS, ROWS], "uint32", offset=i * SIZE)} for i in range(n)]
 
     def outcomes(self, rpc, dst, msgids):
-        """Every request is answered in its order, at first as done; what is done is right."""
+        """Every request is answered in order, the first ones as done; what is done is right."""
         replies = [rpc.receive() for _ in msgids]
         self.assertEqual([reply and reply[1] for reply in replies], msgids)
         names = [reply[2] and reply[2][2]["name"] for reply in replies]
@@ -71,7 +71,7 @@ class Lost(unittest.TestCase):
             for (rpc, dst, _), msgids in zip((first, second), sent):
                 done.append(self.outcomes(rpc, dst, msgids))
                 self.assertTrue(rpc.ended())
-            self.assertLess(min(done), launch)  # the other client's stream may go on until the fault is met
+            self.assertLess(min(done), launch)  # the other client's stream may go on until the fault is noticed
         for n_clients in (1, 2):
             with self.client(tmad, n) as (rpc, dst, params):
                 self.assertEqual(rpc.call("region_list")[0]["jobs"], 0)
@@ -112,7 +112,7 @@ class Lost(unittest.TestCase):
         self.assertEqual(suspects, [b"0"], penalties)
 
     def test_a_file_in_the_midst(self):
-        """tmactl moves again what was under way, says that it reconnected, and the file is right; so is the next one."""
+        """tmactl repeats what was under way and reports that it reconnected; this file and the next are right."""
         tmad = self.start(3)
         src, dst = (os.path.join(self.directory, name) for name in ("in.npy", "out.npy"))
         array = np.arange(900 * 1000, dtype="<i4").reshape(900, 1000)
@@ -132,10 +132,10 @@ class Lost(unittest.TestCase):
 
 
 class Refused(unittest.TestCase):
-    """A user whose transforms have lost devices over and over, at a service of two devices."""
+    """A user whose transforms have repeatedly lost devices, at a service of two devices."""
 
     def is_refused(self, tmad):
-        """After a transform that loses the device, or none."""
+        """Returns whether the user is refused, after a transform that loses the device, or none."""
         with tmad.rpc() as rpc, Memory(SIZE, data=PICTURE.tobytes()) as memory, Memory(SIZE) as other:
             try:
                 src, dst = memory.register(rpc), other.register(rpc)
@@ -163,11 +163,11 @@ class Refused(unittest.TestCase):
 
 
 class Gone(Exception):
-    """There is no daemon any more."""
+    """The daemon no longer exists."""
 
 
 class Session:
-    """What a client may ask for, one thing after the other, of a service that may fail at any of it."""
+    """The requests of a client, one after the other, to a service that may fail at any of them."""
 
     MAY_FAIL = {
         "region_create": {"NO_MEMORY", "DEVICE"},
@@ -179,7 +179,7 @@ class Session:
         self.tmad = tmad
         self.errors = []
         self.done = 0
-        self.is_refused = False  # its user has been there at too many losses
+        self.is_refused = False  # its user took part in too many losses
         self.src, self.dst, self.long, self.long_dst = (close.enter_context(Memory(size, data=data)) for size, data in (
             (SIZE, PICTURE.tobytes()), (8 * SIZE, None), (LONG, os.urandom(LONG)), (LONG, None)))
         self.rpc = None
@@ -190,7 +190,7 @@ class Session:
                 self.rpc = self.connect()
             try:
                 part()
-            except ConnectionError:  # what the part has not done, it leaves
+            except ConnectionError:  # the rest of this part is left out
                 self.close()
         self.close()
 
@@ -206,7 +206,8 @@ class Session:
             raise Gone from None
 
     def recoveries(self):
-        """In the end: the device may still be lost, by what was given back, or by a look at it."""
+        """Returns the final number of recoveries: the device may still be lost by releasing something, or by a
+        probe."""
         while True:
             with self.connect() as rpc, contextlib.suppress(ConnectionError, RpcError):
                 return rpc.call("stats")["recoveries"]
@@ -226,7 +227,7 @@ class Session:
             return None
 
     def ask(self, method, params=None, fds=()):
-        """The result; None after an error that may be. The connection may end after it is told why."""
+        """Returns the result; None after a permitted error. The connection may end after an explanation."""
         try:
             result = self.rpc.call(method, params, fds)
         except RpcError as error:
@@ -247,7 +248,7 @@ class Session:
         return result and result["region"]
 
     def move(self, dst, src, expected, where, **params):
-        """A transform whose result is to be seen in where. False: it was refused."""
+        """Sends a transform whose result appears at where. Returns False if it was refused."""
         where[:len(expected)] = b"\x5a" * len(expected)
         done = self.ask("transform", {"dst": dst, "src": src, **params})
         assert done is None or where[:len(expected)] == expected, "wrong bytes"
@@ -317,7 +318,7 @@ class Session:
         self.release(*regions)
 
     def parts(self):
-        """A region of two allocations, and one that has the first of them, too."""
+        """Registers a region of two allocations, and another one that shares the first of them."""
         if (regions := self.pair(self.src, self.dst)) is None:
             return
         made = [self.ask("region_create", {"size": SIZE, "kind": "cuda_fd"}) for _ in range(2)]
@@ -335,7 +336,7 @@ class Session:
         self.release(*there, *regions)
 
     def through(self, a, b, there):
-        """In by the first of the device's regions, out by the last."""
+        """Copies in through the first of the device's regions, and out through the last."""
         device_in, device_out = there[0], there[-1]
         flat = tensor(a, [SIZE])
         self.move(tensor(b, [SIZE]), tensor(device_in, [SIZE]), bytes(SIZE), self.dst)
@@ -353,18 +354,19 @@ class Calls(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.directory, ignore_errors=True)
 
     def one(self, **env):
-        """A session with a call failing; the errors that the client has seen, or None: it did not start."""
+        """Runs a session with a failing call. Returns the errors that the client saw, or None if the service did not
+        start."""
         tmad = FailingTmad(engine="cuda", start=False, env=env)
-        tmad.live_path = None  # a call that gives something back may be the one that fails
+        tmad.live_path = None  # the failing call may be one that releases something
         try:
             tmad.start()
-        except AssertionError:  # in a line; or it lost its device before anybody asked, in each life
+        except AssertionError:  # it says why in a line, or it lost its device in each life before anybody asked
             assert tmad.process.returncode == 1, (env, tmad.process, tmad.log())
             assert tmad.log().count("\n") == 1 or "engine cuda is lost" in tmad.log(), (env, tmad.log())
             tmad._clean()
             return None
         with contextlib.ExitStack() as close:
-            # Its last life may have failed, or have been one too many; that may be seen after the last answer.
+            # Its last life may have failed, or been one too many, which may show only after the last answer.
             close.callback(tmad.stop, ended_after="engine cuda is lost")
             session = Session(tmad, close)
             try:
@@ -406,13 +408,13 @@ class Calls(unittest.TestCase):
         return refused, names
 
     def test_memory_that_stays_pinned(self):
-        """It is nobody's any more, and in nobody's way."""
+        """Memory that could not be unpinned belongs to nobody and is in nobody's way."""
         self.assertEqual(self.one(SOFTGPU_FAIL_CALL="cuMemHostUnregister"), [])
 
     def test_out_of_memory(self):
         refused, names = self.each(CUDA_ERROR_OUT_OF_MEMORY)
         self.assertGreater(refused, 0)
-        # The calls above are a sample, in which those that only take memory may not be.
+        # The calls above are a sample, which may lack those that only fail to allocate.
         names += [name for _, name, _ in self.one(SOFTGPU_FAIL_CALL="cuMemCreate")]
         self.assertIn("NO_MEMORY", names)
 

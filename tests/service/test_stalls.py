@@ -31,7 +31,7 @@ KEEP_SIZE_AND_PUNCH = 3
 
 
 def requests(region, other):
-    """By name, what makes the service touch the region: tensors, words, lists and operands."""
+    """Returns, by name, requests by which the service touches the region: as tensors, words, lists and operands."""
     here, there = tensor(other, [64]), tensor(other, [64], offset=4096)
     return {
         "source": ("copy", {"dst": here, "src": tensor(region, [64])}),
@@ -56,13 +56,13 @@ def become(uid):
 
 
 def punch(memory):
-    """Takes as long as the thread, which hardly runs beside the others, needs for it."""
+    """Punches a hole for as long as the thread needs, which hardly runs beside the others."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     libc.fallocate(memory.fd, KEEP_SIZE_AND_PUNCH, ctypes.c_long(0), ctypes.c_long(memory.size))
 
 
 def attack(path, name, size, hogs):
-    """Has the service touch the region while a hole is punched around it, as long as that takes."""
+    """Has the service touch the region while a hole is punched around it, for as long as that takes."""
     become(ATTACKER)
     with Rpc(path, timeout=600) as rpc, Memory(size, seals=0) as memory, Memory(2 * REGION) as other:
         region, second = memory.register(rpc, size=REGION), other.register(rpc)
@@ -83,7 +83,7 @@ def attack(path, name, size, hogs):
                 os._exit(0)
         puncher = threading.Thread(target=punch, args=(memory,), daemon=True)
         puncher.start()
-        with contextlib.suppress(RpcError, BrokenPipeError):  # DEVICE, or the end of who has a ring: the hole is there
+        with contextlib.suppress(RpcError, BrokenPipeError):  # fails with DEVICE, or ends the connection of a ring
             while puncher.is_alive():
                 touch()
                 time.sleep(0.005)
@@ -112,7 +112,8 @@ def ended(child):
 
 
 def sleepers(pid):
-    """Threads of the process, and those apart from it, that wait for a hole to be punched: their names by id."""
+    """Returns the threads of the process and of its child processes that wait for a hole to be punched: their names by
+    id."""
     found = {}
     for status in glob.glob(f"/proc/{pid}/task/*/status") + glob.glob("/proc/[0-9]*/status"):
         with contextlib.suppress(OSError):
@@ -144,7 +145,7 @@ def ring_of(rpc):
 
 
 def victim(path):
-    """Another user's requests, answered or not."""
+    """Sends another user's requests, which may be answered or not."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -179,7 +180,7 @@ class Case(unittest.TestCase):
 @unittest.skipIf(SANITIZED, "threads apart are ordinary threads under sanitizers, which are too slow for this")
 class Punched(Case):
     def stalled(self, tmad, name, act):
-        """act() while a thread sleeps; whether it slept all the time is seen afterwards."""
+        """Calls act() while a thread sleeps, and checks afterwards that it slept all the time."""
         for _ in range(TRIES):
             with attacker(tmad.path, name) as child:
                 found = {}
@@ -207,7 +208,7 @@ class Punched(Case):
         wait_until(lambda: "some work did not end" in tmad.log() or "stopped" in tmad.log(), "the end")
 
     def test_who_it_is_is_said(self):
-        """In the log and in stats, once it has taken long enough."""
+        """The log and stats name the user, once it has taken long enough."""
         tmad = self.start()
         with tmad.rpc() as rpc:
             for _ in range(3):
@@ -222,7 +223,7 @@ class Punched(Case):
 @unittest.skipUnless(NATIVE, "a relay is a thread apart only natively")
 class Relay(Case):
     def test_one_that_does_not_come_back(self):
-        """Nobody else waits for it, and who it belongs to is said in the log and in stats."""
+        """Nobody else waits for the thread, and the log and stats name the user to whom it belongs."""
         tmad = self.start("--trust-own-uid=off")
         with tmad.rpc() as rpc, tmad.rpc() as other, ring_of(rpc):
             [relay] = wait_until(lambda: tmad.children("ring-relay"), "the relay")
@@ -264,7 +265,7 @@ class Scout(unittest.TestCase):
 
 
 class Seals(unittest.TestCase):
-    """Sealed memory is touched by anybody; which threads there are tells."""
+    """Any thread may touch sealed memory; the list of threads shows whether that is used."""
 
     def threads(self, tmad):
         names = set()
@@ -279,7 +280,7 @@ class Seals(unittest.TestCase):
         return names
 
     def run_as_user(self, tmad, seals):
-        """Copies as another user; whether threads of his were needed for it."""
+        """Copies as another user. Returns whether threads of that user were needed."""
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
@@ -309,7 +310,7 @@ class Seals(unittest.TestCase):
             os.chmod(os.path.dirname(tmad.path), 0o755)
             shrink, grow, future_write = 2, 4, 16
             self.assertTrue(self.run_as_user(tmad, 0))
-            self.assertTrue(self.run_as_user(tmad, future_write))  # it can still be cut
+            self.assertTrue(self.run_as_user(tmad, future_write))  # the file can still be truncated
             self.assertTrue(self.run_as_user(tmad, shrink))
             wait_until(lambda: "own-cpu" not in self.threads(tmad), "the end of the user's threads")
             self.assertFalse(self.run_as_user(tmad, shrink | grow | future_write))

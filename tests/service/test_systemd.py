@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tmad under a service manager: sockets that are passed, what it tells, when it feeds the watchdog, and how it
-stops and comes back. The manager is tests/support/manager.py."""
+"""tmad under a service manager: sockets that are passed, its notifications, when it feeds the watchdog, and how it
+stops and is restarted. The manager is tests/support/manager.py."""
 import os
 import signal
 import socket
@@ -15,8 +15,8 @@ import tap
 from manager import Manager, Stopped, listening
 from tmad import FAULTY, SOFTGPU, Memory, Rpc, pack_request, scaled, tensor, wait_until
 
-WATCHDOG_USEC = 600000  # it is fed every 0.2 s
-SILENCE_S = 1.5         # that is more than a few times
+WATCHDOG_USEC = 600000  # the watchdog is fed every 0.2 s
+SILENCE_S = 1.5         # seconds; several watchdog intervals
 
 
 class ManagerCase(unittest.TestCase):
@@ -32,7 +32,7 @@ class ManagerCase(unittest.TestCase):
         return manager
 
     def started(self, *args, sockets=None, **options):
-        """One that serves on self.path, a passed socket unless others are given."""
+        """Starts a tmad that serves self.path, on one passed socket unless others are given."""
         manager = self.manager(*args, sockets=[("clients", listening(self.path))] if sockets is None else sockets,
                                **options)
         manager.start()
@@ -192,7 +192,8 @@ class Told(ManagerCase):
 class Watchdog(ManagerCase):
     @staticmethod
     def stop(manager, tid, sentence):
-        """Where it holds no lock: one that does holds up the loop, too, which then says nothing of it."""
+        """Stops the thread where it holds no lock: a thread with a lock would hold up the loop as well, which then
+        could not report it."""
         for _ in range(5):
             stopped = Stopped(tid).__enter__()
             deadline = time.monotonic() + scaled(5)
@@ -207,7 +208,7 @@ class Watchdog(ManagerCase):
         return stopped
 
     def silent(self, manager, thread, sentence):
-        """The thread stands still: that is said, and nothing is fed; then it goes on."""
+        """A stopped thread is reported, and the watchdog is not fed until it goes on."""
         tid = manager.thread(thread)
         self.assertTrue(manager.is_fed(scaled(10)))
         try:
@@ -236,7 +237,7 @@ class Watchdog(ManagerCase):
         self.assertFalse(manager.is_fed(SILENCE_S))
 
     def test_fed_while_busy(self):
-        """Every thread of the engine's always has more to do, and each transform takes longer than a tick."""
+        """Every thread of the engine always has more work, and each transform takes longer than a tick."""
         manager = self.started("--threads=2", watchdog_usec=WATCHDOG_USEC)
         enough = threading.Event()
 
@@ -257,7 +258,7 @@ class Watchdog(ManagerCase):
         fed = [manager.is_fed(scaled(20)) for _ in range(6)]
         enough.set()
         while any(worker.is_alive() for worker in workers):
-            manager.told(0.05)  # who tells more than is read waits
+            manager.told(0.05)  # keeps the socket empty, because tmad waits if its messages are not read
         self.assertEqual(fed, [True] * 6)
         self.assertNotIn("sign of life", manager.log())
 
@@ -273,7 +274,7 @@ class Watchdog(ManagerCase):
         if not os.path.exists(os.path.join(SOFTGPU, "libcuda.so.1")):
             self.skipTest("this build has no CUDA engine")
         manager = self.started(engine="cuda", watchdog_usec=WATCHDOG_USEC, LD_LIBRARY_PATH=SOFTGPU)
-        # Of the thread, or of the device when the thread was stopped between a question to it and the answer.
+        # The message names the thread, or the device if the thread was stopped between a question to it and the answer.
         self.silent(manager, "engine-cuda", "the device: no sign of life")
 
     def test_the_loop_is_stuck(self):
@@ -293,7 +294,7 @@ class Watchdog(ManagerCase):
         self.assertIn("signs of life again", manager.log())
 
     def test_what_a_manager_does_about_it(self):
-        """It ends the process and starts another: who asked meanwhile is answered."""
+        """The manager ends the process and starts another: requests made meanwhile are answered."""
         manager = self.started(watchdog_usec=WATCHDOG_USEC)
         self.assertTrue(manager.is_fed(scaled(10)))
         try:
