@@ -23,14 +23,14 @@ from tmad import (SANITIZED, SOFTGPU, Memory, RpcError, Tmad, arguments_of, chil
                   tmactl, wait_until)
 
 DEVICES = 4
-SIZE = 1 << 17  # of a place
+SIZE = 1 << 17  # bytes of a place
 UNIT = 2 << 20  # the stand-in driver's granularity
 WIDTH = {"uint8": 1, "uint16": 2, "float32": 4, "uint64": 8}
 LIBRARY = os.path.join(SOFTGPU, "libcuda.so.1")
 
 
 def cases(full):
-    """How many, of a random run's full number."""
+    """Returns the number of cases for a random run whose full number is given."""
     return int(os.environ.get("TEST_CASES") or share(full))
 
 
@@ -50,13 +50,13 @@ class DeviceCase(unittest.TestCase):
         self.addCleanup(self.rpc.close)
 
     def memory(self, size=SIZE, rpc=None, data=None, **fields):
-        """Host memory, and its region."""
+        """Makes host memory and its region."""
         memory = Memory(size, data=data)
         self.addCleanup(memory.close)
         return memory, memory.register(rpc or self.rpc, **fields)
 
     def create(self, device, size=SIZE, rpc=None, **fields):
-        """A region of a device."""
+        """Creates a region on a device."""
         made = (rpc or self.rpc).call("region_create", {"size": size, "device": device, **fields})
         while (rpc or self.rpc).fds:
             os.close((rpc or self.rpc).fds.pop())
@@ -75,9 +75,9 @@ class DeviceCase(unittest.TestCase):
 
 # ---- At random ----------------------------------------------------------------------------------------------
 class Places:
-    """Regions of the host and of all devices, with what they have to hold."""
+    """Regions of the host and of all devices, with their expected contents."""
 
-    MOST = 256  # what a byte of them is less than
+    MOST = 256  # each byte of their contents is less than this
 
     def __init__(self, case, rng):
         self.case, self.rng = case, rng
@@ -111,10 +111,10 @@ def view(held, offset, shape, width):
 
 
 class AtRandom(DeviceCase):
-    """Transforms between any two places, sent without waiting for replies: each sees what those before it wrote."""
+    """Transforms between any two places, sent without waiting for replies: each sees what earlier ones wrote."""
 
     def transform(self, rng, places, between=None):
-        """Makes one up, carries it out on what the places have to hold, and returns its parameters."""
+        """Draws a transform, applies it to the expected contents, and returns its parameters."""
         dtype = list(WIDTH)[rng.integers(0, len(WIDTH))]
         width = WIDTH[dtype]
         rank = int(rng.integers(1, 5))
@@ -124,7 +124,7 @@ class AtRandom(DeviceCase):
                 for _ in range(rank)]
         out = [shape[p] + sum(pad) for p, pad in zip(perm, pads)]
         src, dst = between or (int(i) for i in rng.integers(0, len(places.held), 2))
-        half = SIZE // 2  # so that two in one region do not overlap
+        half = SIZE // 2  # two in one region do not overlap
         offset = [int(rng.integers(0, (half - int(np.prod(s)) * width) // width + 1)) * width for s in (out, shape)]
         offset[1] += half
         read = view(places.held[src], offset[1], shape, width).transpose([*perm, rank])
@@ -134,7 +134,7 @@ class AtRandom(DeviceCase):
                 "perm": perm, "before": [b for b, _ in pads], "after": [a for _, a in pads]}
 
     def batch(self, rng, places):
-        """Items in no order: none reads or writes what another writes."""
+        """Returns items whose order does not matter: none reads or writes what another writes."""
         order = [int(i) for i in rng.permutation(len(places.held))]
         n = int(rng.integers(1, 7))
         return [self.transform(rng, places, (int(rng.choice(order[n:])), dst)) for dst in order[:n]]

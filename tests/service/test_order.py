@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When requests start, what they set, when they are answered and what they take: wait, signal, reply, priority,
+"""When requests start, what they signal, when they are answered, and what they use: wait, signal, reply, priority,
 multiprocessors, host_threads, cancel."""
 import contextlib
 import ctypes
@@ -20,7 +20,7 @@ _FUTEX_WAKE = 1
 
 
 class Word:
-    """A 64-bit word of a memory, as a client in another process has it."""
+    """A 64-bit word of a memory, as a client in another process accesses it."""
 
     def __init__(self, memory, offset):
         self._words = memoryview(memory.map).cast("B")[offset:offset + 8].cast("Q")
@@ -100,7 +100,8 @@ class Order(RawCase):
         self.assertEqual(self.dst[:], b"\xee" * 4096)
 
     def test_what_users_have_taken(self):
-        """By user: the engine's time, and on a device that time by multiprocessors, of a request or of its limit."""
+        """Checks the engine's time by user and, on a device, that time multiplied by multiprocessors, those of a
+        request or of its limit."""
         with Tmad("--multiprocessors=1", "--host_threads=1") as tmad, tmad.rpc() as rpc:
             info, uid = rpc.call("info"), os.getuid()
             self.assertEqual([info["limits"][name] for name in ("multiprocessors", "host_threads")], [1, 1])
@@ -144,7 +145,7 @@ class Order(RawCase):
         self.rpc.reply(second)
 
     def test_values_go_round(self):
-        """A word has come to a value when it is at most 2^63 - 1 past it."""
+        """A word has reached a value if it is at most 2^63 - 1 past it."""
         word = self.word(0)
         word.set(-3)
         self.rpc.call("copy", self.copy(wait=self.point(0, -4)))
@@ -165,11 +166,11 @@ class Order(RawCase):
         self.word(0).set(1)
 
     def test_a_connection_that_waits_ends(self):
-        """Its wait, what it holds and its requests behind it go with it."""
+        """The request that waits, what it holds and the requests behind it end with the connection."""
         with self.tmad.rpc() as other:
             memory = self.memory(4096)
             region = memory.register(other)
-            for i in range(80):  # more than are taken, fewer than fill the socket
+            for i in range(80):  # more than are read, fewer than fill the socket
                 other.request("copy", {"dst": tensor(region, [8], offset=8), "src": tensor(region, [8], offset=64),
                                        "wait": {"region": region, "offset": 0, "value": 1}})
         self.assertIs(self.rpc.call("ping"), True)
@@ -198,7 +199,7 @@ class Order(RawCase):
 
     # ---- The order itself ----
     def test_hand_over(self):
-        """The host fills a buffer and signals, the service copies it out and signals: by words alone."""
+        """The host fills a buffer and signals; the service copies it out and signals. Only the words are used."""
         rounds = share(100000)
         full, free = self.word(0), self.word(64)
         at = [4096 * (i % 2) for i in range(2)]
@@ -224,7 +225,7 @@ class Order(RawCase):
         self.assertEqual(int(free), i)
 
     def test_two_connections_hand_a_buffer_back_and_forth(self):
-        """A writes what B moves on, each when the other has signalled; nobody else looks before the end."""
+        """A writes what B moves on, each after the other has signalled; the host looks only at the end."""
         rounds = share(20000)
         words = self.memory(4096)
         pool = self.memory(4096 * 16, data=bytes(range(256)) * 256)
@@ -272,7 +273,7 @@ class Order(RawCase):
         self.word(0).set(1)
 
     def test_signal_alone(self):
-        """Nothing comes back but what went wrong."""
+        """Only failed requests are answered."""
         done = self.word(64)
         for i in range(1, 101):
             self.rpc.request("copy", self.copy(signal=self.point(64, i), reply="signal"))
@@ -287,7 +288,8 @@ class Order(RawCase):
 
     # ---- deadlines ----
     def test_a_request_that_begins_too_late(self):
-        """It waits behind another one until then, and for a point of its own; one that begins in time is moved."""
+        """The request waits behind another one until its deadline, and for its own point; a request that begins in time
+        is carried out."""
         first = self.rpc.request("copy", self.copy(wait=self.point(0, 1)))
         late = self.rpc.request("transpose", {**self.copy(deadline_ms=20, signal=self.point(64, 1)), "perm": [0]})
         items = self.rpc.request("submit", {"items": [self.copy(), self.copy()], "deadline_ms": 20})
@@ -333,7 +335,7 @@ class Order(RawCase):
         self.word(0).set(1)
 
     def test_jobs_behind_a_wait_are_bounded(self):
-        """So that a uid's other connections have room left."""
+        """The bound leaves room for the uid's other connections."""
         limit = self.rpc.call("info")["limits"]["jobs_behind_wait"]
         waiting = [self.rpc.request("copy", self.copy(wait=self.point(0, 1))) for _ in range(limit + 30)]
         with self.tmad.rpc() as other:
@@ -346,12 +348,13 @@ class Order(RawCase):
             self.rpc.reply(msgid)
 
     def test_items_behind_a_wait_are_bounded(self):
-        """A batch counts as its items do: one connection's cannot take all that its uid may have."""
+        """The items of a batch count one by one: the batches of one connection cannot take everything that its uid may
+        have."""
         limits = self.rpc.call("info")["limits"]
         items = [{"dst": tensor(self.dst_region, [64], offset=64 * i), "src": tensor(self.src_region, [64], offset=64 * i)}
                  for i in range(limits["jobs_behind_wait"])]
         waiting = [self.rpc.request("submit", {"items": items, "wait": self.point(0, 1)})
-                   for _ in range(4)]  # more than are taken, fewer than fill the socket
+                   for _ in range(4)]  # more than are read, fewer than fill the socket
         with self.tmad.rpc() as other:
             wait_until(lambda: other.call("stats")["jobs"] == len(items), "one batch is under way")
             for _ in range(20):
@@ -397,7 +400,7 @@ class Order(RawCase):
             last.call("copy", {**params, "wait": {"region": region, "offset": 0, "value": 1}})
 
     def test_queued_to_one_who_is_ended_by_it(self):
-        """The answer that passes what may be unread ends the connection, and with it what was just queued."""
+        """A reply that exceeds the limit of unread bytes ends the connection, and with it what was just queued."""
         with Tmad("--reply-pause-bytes", "64", "--reply-limit-bytes", "64") as tmad, Memory(64) as memory:
             with tmad.rpc() as rpc:
                 region = memory.register(rpc)
@@ -410,7 +413,7 @@ class Order(RawCase):
                 wait_until(lambda: tmad.mappings_of_memfds() == 0, "what waits has gone with its connection")
 
     def test_cancel_means_no_entry_of_a_ring(self):
-        """Those have no msgid, and 0 is one as any other."""
+        """Entries of a ring have no msgid, so cancel with 0 must not affect them."""
         plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [64]},
                                               "src": {"dtype": "uint8", "shape": [64]}})["plan"]
         ring, region = self.region(128 + 2 * 96)

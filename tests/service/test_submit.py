@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches: what a submit moves, and what becomes of each of its items."""
+"""Batches: what a submit moves, and the status of each of its items."""
 import os
 import random
 import sys
@@ -35,7 +35,7 @@ class SubmitCase(RawCase):
 
 
 class Intricate(SubmitCase):
-    """Items whose overlaps take long to look for."""
+    """Items whose overlaps take long to search."""
 
     def setUp(self):
         super().setUp()
@@ -43,7 +43,7 @@ class Intricate(SubmitCase):
         self.dst, self.region_id = self.region(64)
 
     def test_a_message_has_so_many_steps(self):
-        """What would hold up the service is refused, and the sentence says why; what came before it is moved."""
+        """Items that would hold up the service are refused with a reason; the items before them are moved."""
         draw = random.Random(7)
         hard = {"dst": tensor(self.region_id, [2] * 20, strides=[draw.randrange(1 << 56, 5 << 54) for _ in range(20)]),
                 "src": tensor(self.src, [2] * 20)}
@@ -59,7 +59,7 @@ class Intricate(SubmitCase):
         self.assertEqual(self.submit([copy(self.region_id, self.src, [64])])["statuses"], [0], "another message has its own")
 
     def test_what_is_in_use_has_enough(self):
-        """Columns of one matrix to others of it, in as many items as a message holds."""
+        """Copies columns of a matrix to other columns of it, in as many items as a message can hold."""
         matrix, region = self.region(300 * 512, data=bytes(range(64)) * 8 * 300)
         plan = self.prepare(*(layout([8, 4, 2], strides=[64, 8, 2]) for _ in range(2)))
         items = [{"plan": plan, "dst": [region, 512 * i + 1], "src": [region, 512 * i]} for i in range(300)]
@@ -235,7 +235,7 @@ class BadItems(SubmitCase):
                 self.assertNotIn("\n", error["message"])
 
     def test_casts(self):
-        """Items that convert, by numbers and by tensors, and two whose casts are not exact."""
+        """Items that convert with scalars and with tensors, and two whose casts are not exact."""
         _, a = self.region(64, data=np.array([1, 2.5, 300, -1] * 2 + [2, 4, 8, 16], "f4").tobytes() + bytes(16))
         b_memory, b = self.region(64)
         src, byte = tensor(a, [4], "float32"), [tensor(b, [4], offset=at) for at in range(0, 24, 4)]
@@ -389,7 +389,7 @@ class Order(SubmitCase):
 
 
 class First(unittest.TestCase):
-    """Of a service that has kept no batch yet."""
+    """The service has kept no batch yet."""
 
     def test_of_none_is_a_point(self):
         with Tmad() as tmad, tmad.rpc() as rpc, Memory(64) as words:

@@ -21,7 +21,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def places(*entries):
-    """The entries of a table as they travel: region and offset."""
+    """Returns the entries of a table as requests have them: region and offset."""
     return np.array(entries, "<u8").tobytes()
 
 
@@ -35,14 +35,14 @@ class TableCase(RawCase):
         return self.rpc.call("table_prepare", {"places": places(*entries)})["table"]
 
     def layers(self, n, size, fill=None):
-        """So many regions of a layer each: their memory and their ids."""
+        """Registers so many regions of a layer each. Returns their memory and ids."""
         made = [self.region(size, data=fill(i) if fill else None) for i in range(n)]
         return [memory for memory, _ in made], [region for _, region in made]
 
 
 # ---- Caches of keys and values ------------------------------------------------------------------------------
 class Cache(TableCase):
-    """80 + 80 regions, as engines that serve models have them: K and V of each layer are allocations of their own."""
+    """160 regions as in inference engines: K and V of each of 80 layers are separate allocations."""
 
     BLOCKS, SHAPE = 64, (4, 2, 16)  # of a region; of a block: tokens, heads, bytes
 
@@ -132,7 +132,7 @@ class Cache(TableCase):
 
 @unittest.skipUnless(ENGINE == "cuda", "the CPU engine has host memory alone")
 class DeviceCache(Cache):
-    """The same in 160 allocations of the device's memory."""
+    """The same with 160 allocations of device memory."""
 
     def make_layers(self, data):
         self.staging, self.staged = self.region(self.size * len(data))
@@ -173,7 +173,7 @@ SIZE, REGIONS = 1 << 12, 6  # of a side
 
 
 class Places:
-    """Blocks of a side: n in each layer, each layer somewhere in one of the regions."""
+    """The blocks of a side: n in each layer, each layer somewhere in one of the regions."""
 
     def __init__(self, rng, name, block, n, layers):
         self.name, self.block, self.fields = name, block, {}
@@ -217,7 +217,7 @@ class Places:
         return self.block.view(memories[region], offset + self.added + i * self.step)
 
     def room(self):
-        """Blocks that lie in the region of every entry."""
+        """Returns how many blocks lie in the region of every entry."""
         return min((SIZE - offset - self.added - self.block.high) // self.step + 1 for _, offset in self.entries)
 
 
@@ -499,7 +499,7 @@ class Plans(TableCase):
 
 # ---- By hand ----------------------------------------------------------------------------------------------
 class Bad(TableCase):
-    """What is refused, and that it touches nothing."""
+    """Checks that a request is refused and touches nothing."""
 
     def setUp(self):
         super().setUp()
@@ -534,7 +534,7 @@ class Bad(TableCase):
         self.refused("NOT_FOUND", "table_release", {"table": most}, ["no table"])
 
     def bad(self, name, words, method="gather", **fields):
-        """3 layers of 4 blocks of 1 KiB, but for the fields; None takes one away."""
+        """Returns 3 layers of 4 blocks of 1 KiB with some fields changed; None removes a field."""
         params = {"dst": layout([1024]), "src": layout([1024]), "dst_table": self.to, "src_table": self.of,
                   "index": np.arange(4, dtype="<i4").tobytes(), **fields}
         with self.subTest(method=method, fields=fields):

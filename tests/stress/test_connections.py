@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections that come and go leave nothing behind, and running out of descriptors or limits is handled."""
+"""Connections that come and go leave nothing behind, and the service survives a lack of descriptors and reaching its
+limits."""
 import contextlib
 import os
 import resource
@@ -14,7 +15,7 @@ import tap
 from tmad import NATIVE, Rpc, RpcError, Tmad, pack_request, scaled, share, tmactl, wait_until
 
 PING = pack_request(1, "ping")
-MOST_KIB = 4096  # more memory after all the connections than after the first few thousand
+MOST_KIB = 4096  # KiB that memory may have grown by since the first few thousand connections
 
 
 def cpu_seconds(pid):
@@ -25,7 +26,8 @@ def cpu_seconds(pid):
 
 class Connections(unittest.TestCase):
     def come_and_go(self, path, n):
-        """Most say nothing; of ten, one leaves in the middle of a message, one before its answer, one by halves."""
+        """Most connections send nothing; of ten, one leaves within a message, one before its answer, one after shutting
+        down a direction."""
         for i in range(n):
             client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             client.connect(path)
@@ -43,7 +45,7 @@ class Connections(unittest.TestCase):
     def test_connects_and_closes(self):
         n = share(10**6)
         with Tmad() as tmad, tmad.rpc() as asks:
-            together = [tmad.rpc() for _ in range(1000)]  # so many may come before any is gone
+            together = [tmad.rpc() for _ in range(1000)]  # so many may be open at once
             for rpc in together:
                 rpc.close()
             self.come_and_go(tmad.path, 3000)
@@ -60,7 +62,8 @@ class Connections(unittest.TestCase):
                 self.assertLess(more, MOST_KIB)
 
     def test_no_descriptor_is_left(self):
-        """Accepting stops and is tried again: no spinning, those inside are served, and so is who comes later."""
+        """Accepting stops and is retried: the loop does not spin, existing clients are served, and so are later
+        ones."""
         limit, n = 64, 300
         tmad = Tmad(start=False)
         tmad.start(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
@@ -87,12 +90,12 @@ class Connections(unittest.TestCase):
                 try:
                     with Rpc(tmad.path) as rpc:
                         return rpc.call("ping")
-                except ConnectionError:  # refused: those before it are still being closed
+                except ConnectionError:  # refused while earlier ones are still being closed
                     return False
             wait_until(served, "a client that comes later is served")
 
     def test_limit_of_a_user(self):
-        """Beyond it a connection's first request is refused; nothing is charged for it."""
+        """Beyond the limit a connection's first request is refused, and nothing is charged."""
         with Tmad("--connections-per-uid=8") as tmad:
             for _ in range(3):
                 wait_until(lambda: self.alone(tmad), "nobody else")
@@ -111,7 +114,7 @@ class Connections(unittest.TestCase):
                 wait_until(let_in, "the charges come back")
 
     def refused(self, rpc, words):
-        """Whatever it asks is answered so once, and the connection ends."""
+        """Its first request is refused, whatever it is, and the connection ends."""
         with self.assertRaises(RpcError) as caught:
             rpc.call("info")
         self.assertEqual((caught.exception.name, caught.exception.details["ends"]), ("QUOTA", True))
@@ -122,7 +125,7 @@ class Connections(unittest.TestCase):
         for limit, named in (("connections-per-uid", "connections_per_uid: this uid's limit on connections is 1"),
                              ("connections", "connections: the limit on connections for all uids together is 1")):
             with self.subTest(limit=limit), Tmad(f"--{limit}=1") as tmad, self.let_in(tmad) as one:
-                with tmad.rpc() as refused:  # by then the service waits for what it asks
+                with tmad.rpc() as refused:  # by then the service waits for its request
                     time.sleep(0.05)
                     self.refused(refused, named)
                 with tmad.rpc() as refused:
@@ -137,7 +140,8 @@ class Connections(unittest.TestCase):
                 self.assertIs(one.call("ping"), True)
 
     def test_who_is_refused_and_asks_nothing(self):
-        """It is let go of after a second; of many the oldest make room, and those inside are served."""
+        """A refused connection that sends nothing is closed after a second; if there are many, the oldest are closed,
+        and existing clients are served."""
         n = 200
         with Tmad("--connections-per-uid=1") as tmad:
             with self.let_in(tmad) as rpc:
@@ -152,7 +156,7 @@ class Connections(unittest.TestCase):
 
     @staticmethod
     def let_in(tmad):
-        """A connection that is served, once those before it have gone."""
+        """Returns a connection that is served, once earlier ones are gone."""
         def try_one():
             rpc = tmad.rpc()
             try:
@@ -165,7 +169,8 @@ class Connections(unittest.TestCase):
 
     @staticmethod
     def alone(tmad):
-        """Whether nobody else is connected. While those that have just closed are charged, nobody may be let in."""
+        """Returns whether nobody else is connected. Recently closed connections may still be charged, so that nobody is
+        let in."""
         with contextlib.suppress(RpcError), tmad.rpc() as rpc:
             return rpc.call("stats")["connections"] == 1
         return False
@@ -173,7 +178,7 @@ class Connections(unittest.TestCase):
     # ---- Messages that do not come whole ---------------------------------------------------------------
     @staticmethod
     def half_a_message(tmad, size):
-        """A connection that has sent so many bytes of a str of 65000."""
+        """Returns a connection that has sent so many bytes of a str of 65000."""
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         client.connect(tmad.path)
         with contextlib.suppress(ConnectionError):
@@ -186,7 +191,7 @@ class Connections(unittest.TestCase):
             wait_until(lambda: rpc.call("stats")["input_bytes"] == 16 * 60000, "they are charged")
             late = self.half_a_message(tmad, 60000)
             late.settimeout(scaled(10))
-            with contextlib.suppress(ConnectionResetError):  # where it is closed with bytes of the message unread
+            with contextlib.suppress(ConnectionResetError):  # it may be closed with unread bytes of the message
                 self.assertEqual(late.recv(1), b"")
             self.assertIn("ended: input_bytes_per_uid: this uid's limit on bytes of requests not yet handled is 1000000;", tmad.log())
             self.assertIs(rpc.call("ping"), True)
@@ -196,7 +201,7 @@ class Connections(unittest.TestCase):
 
     @unittest.skipUnless(NATIVE, "a process's memory is not its own here")
     def test_memory_of_parts_goes_back(self):
-        """Nobody waits long for that either."""
+        """The memory is returned soon."""
         n, size = max(share(2040), 600), 30000
         with Tmad("--frame-deadline-ms=60000", "--connections-per-uid=4096") as tmad, tmad.rpc() as rpc:
             clients = [self.half_a_message(tmad, 10) for _ in range(n)]
@@ -206,7 +211,7 @@ class Connections(unittest.TestCase):
                 client.sendall(bytes(size - 10))
             wait_until(lambda: rpc.call("stats").get("input_bytes", 0) == n * size, "and what they send")
             during = tmad.status("VmRSS")
-            keeps = [tmad.rpc() for _ in range(20)]  # what they take lies behind it
+            keeps = [tmad.rpc() for _ in range(20)]  # their memory lies behind it
             for each in keeps:
                 each.call("ping")
             for client in clients:
@@ -227,7 +232,7 @@ class Connections(unittest.TestCase):
             self.assertLessEqual(after, before)
 
     def test_who_leaves_replies_unread(self):
-        """That is a disconnect like any other, and no error of the service's."""
+        """This is an ordinary disconnect, and no error of the service."""
         with Tmad("--log-level=debug") as tmad, tmad.rpc() as rpc:
             for _ in range(5):
                 with tmad.rpc() as other:

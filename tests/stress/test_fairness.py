@@ -32,14 +32,14 @@ import tap
 from tmad import GPU, NATIVE, SANITIZED, Memory, Rpc, Tmad, pack_request, share, tensor, tmactl
 
 NOBODY = 65534
-LEAST = 0.5 if NATIVE else 0.1  # else one small transform, the least turn, may be long beside a ping
+LEAST = 0.5 if NATIVE else 0.1  # elsewhere one small transform, the shortest turn, may take long compared with a ping
 LEAST_IN_SOFTWARE = 0.1
 SMALL, LARGE = 256, 1024 if SANITIZED else 4096  # sides of squares of bytes
 LARGE_IN_SOFTWARE = 512
 FLOODERS = 32  # connections
-START = 0.1  # seconds that a flood has to fill what the service and the sockets hold of it
-SECONDS = 0.2  # of one measurement
-PAIRS = share(10)  # that are measured in any case
+START = 0.1  # seconds in which a flood fills the service's and the sockets' buffers
+SECONDS = 0.2  # duration of one measurement
+PAIRS = share(10)  # least pairs that are measured
 MOST_PAIRS = PAIRS + 29
 
 
@@ -49,7 +49,7 @@ def transpose(region, side):
 
 # ---- In processes of their own, for ever -----------------------------------------------------------------
 def pipeline(path, side=0):
-    """Connections with more to ask than is ever answered: pings, or transposes."""
+    """Opens connections that always have more requests than are answered: pings, or transposes."""
     unsent = {}
     many = {}
     for _ in range(FLOODERS):
@@ -97,7 +97,7 @@ def connects(path):
 
 
 def regions(path):
-    """Made and released, many at once."""
+    """Creates and releases regions, many at once."""
     with Rpc(path) as rpc:
         while True:
             made = [rpc.request("region_create", {"size": 1 << 20}) for _ in range(16)]
@@ -119,7 +119,7 @@ def spin(_):
 
 @contextlib.contextmanager
 def in_background(work, path):
-    """work(path) in another user's process, which after its start runs when nobody else wants to."""
+    """Runs work(path) in another user's process, which after its start runs only when the CPU is idle."""
     child = os.fork()
     if child == 0:
         try:
@@ -152,16 +152,16 @@ class Fairness:
         os.chmod(self.tmad.path, 0o666)
         self.asks = self.tmad.rpc()
         self.addCleanup(self.asks.close)
-        for _ in range(os.cpu_count()):  # a CPU that sleeps wakes late, and the speed alone is that of its sleep
+        for _ in range(os.cpu_count()):  # Keeps CPUs from sleeping: waking would dominate the speed alone.
             self.enterContext(in_background(spin, None))
 
     def served(self):
-        """Requests and connections so far."""
+        """Returns the requests and connections served so far."""
         stats = self.asks.call("stats")
         return stats["requests"] + stats["connections_accepted"]
 
     def polite(self, load):
-        """Requests a second, and how many."""
+        """Returns requests per second, and their number."""
         done = tmactl("--json", "bench", "--duration", SECONDS, "--connections", 1, "--pipeline", 1, *load,
                       socket_path=self.tmad.path)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -169,12 +169,13 @@ class Fairness:
         return bench["requests_per_s"], bench["requests"]
 
     def pair(self, work, load):
-        """Requests a second of the polite client alone and under the flood, and how many the flood was served."""
+        """Returns the polite client's requests per second alone and under the flood, and how many requests of the flood
+        were served."""
         alone, _ = self.polite(load)
         before = self.served()
         with in_background(work, self.tmad.path):
             flooded, own = self.polite(load)
-            return alone, flooded, self.served() - before - own - 2  # its connection, our question
+            return alone, flooded, self.served() - before - own - 2  # without this client's connection and this query
 
     def beside_floods(self, *load):
         for work in self.floods:

@@ -24,18 +24,18 @@ HISTORY = os.path.join(BUILD, "stress_history")
 DEATHS = 400
 CLIENTS = 3
 STOP_SECONDS = 10
-MUCH = 4 << 30  # bytes, that take longer to be made than a deadline of 100 ms
-LIFE_SECONDS = (0.05, 0.2)  # of a daemon, once it answers
+MUCH = 4 << 30  # bytes; allocating them takes longer than a deadline of 100 ms
+LIFE_SECONDS = (0.05, 0.2)  # seconds from a daemon's first answer to its end
 
 
 class Service:
-    """A daemon that is started again and again, each time by its own means."""
+    """A daemon that is restarted repeatedly; subclasses say how."""
 
     def start(self):
         raise NotImplementedError
 
     def end(self, number):
-        """Seconds until it had ended."""
+        """Ends it. Returns the seconds that took."""
         start = time.monotonic()
         self.process.send_signal(number)
         code = self.process.wait(scaled(60))
@@ -44,7 +44,7 @@ class Service:
 
 
 class OnItsPath(Service):
-    """Makes its own socket each time."""
+    """The daemon makes its own socket each time."""
 
     def __init__(self, directory):
         self.path = os.path.join(directory, "s")
@@ -55,7 +55,7 @@ class OnItsPath(Service):
 
 
 class OnAPassedSocket(Service):
-    """The socket is the test's, as a service manager holds it: connections queue while no daemon runs."""
+    """The test holds the socket, as a service manager does: connections queue while no daemon runs."""
 
     def __init__(self, directory):
         self.path = os.path.join(directory, "s")
@@ -65,14 +65,14 @@ class OnAPassedSocket(Service):
         self.start()
 
     def start(self):
-        # The shell becomes tmad, so that LISTEN_PID is tmad's.
+        # The shell becomes tmad, so that LISTEN_PID is tmad's pid.
         self.process = subprocess.Popen(
             ["sh", "-c", f'exec 3<&{self.listener.fileno()}; LISTEN_FDS=1 LISTEN_PID=$$ exec "$0" "$@"', TMAD,
              "--engine=cpu", "--log-level=error"], pass_fds=(self.listener.fileno(),))
 
 
 def wait_ready(path):
-    """Connected: a client would wait as long."""
+    """Waits until a connection is accepted, as a client would."""
     end = time.monotonic() + scaled(10)
     while True:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
@@ -89,14 +89,14 @@ def wait_ready(path):
 
 
 def wait_for_clients(path):
-    """Until all of them are connected."""
+    """Waits until all clients are connected."""
     with Rpc(path) as rpc:
         wait_until(lambda: rpc.call("stats")["connections"] > CLIENTS, "the clients are connected")
 
 
 class Restart(unittest.TestCase):
     def deaths(self, service, n, chance):
-        """Ends and starts it n times; by which signal, and how long the slowest stop took."""
+        """Ends and starts it n times. Returns the signals, and the longest time that a stop took."""
         numbers, slowest = collections.Counter(), 0.0
         for _ in range(n):
             wait_ready(service.path)
@@ -110,13 +110,13 @@ class Restart(unittest.TestCase):
         return numbers, slowest
 
     def check(self, text, deaths):
-        """One client's history: its lines as lists."""
+        """Checks one client's history. Returns its lines as lists."""
         lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
         for line in lines:
             self.assertEqual(len(line), 6, line)
         self.assertEqual(sorted(int(line[0]) for line in lines), list(range(1, len(lines) + 1)),
                          "each request ended once")
-        unsent = 0  # calls: the service went away as often as the library tried to register their regions
+        unsent = 0  # calls for which the service went away each time the library tried to register their regions
         for number, way, status, repeats, _, content in lines:
             what = f"request {number} ({way}): {status}, made again {repeats} times, {content}"
             if status == "OK":
@@ -162,7 +162,7 @@ class Restart(unittest.TestCase):
               f"twice; the slowest stop took {slowest * 1000:.0f} ms", flush=True)
         self.assertLess(slowest, STOP_SECONDS)
         self.assertGreater(len(lines), n)
-        if n >= 20:  # of fewer deaths none may meet a call that is under way
+        if n >= 20:  # with fewer deaths, possibly none interrupts a call
             self.assertGreater(repeats, 0)
 
     def test_under_load_on_its_own_path(self):
@@ -173,13 +173,13 @@ class Restart(unittest.TestCase):
 
 
 class Drain(unittest.TestCase):
-    """What had been sent when the daemon was asked to stop is answered; what comes then is not read."""
+    """Requests sent before the stop are answered; later ones are not read."""
 
     SIZE = 64 << 10
-    REQUESTS = 1200  # of a client: more than the daemon reads at once
+    REQUESTS = 1200  # requests of a client; more than the daemon reads at once
 
     def requests(self, region):
-        """As one send: msgids from 1, and the beginning of one more."""
+        """Returns requests to be sent at once: msgids from 1, and the beginning of one more."""
         copy = {"dst": tensor(region, [self.SIZE], offset=2 * self.SIZE - 1, strides=[-1]),
                 "src": tensor(region, [self.SIZE])}
         kinds = [("transform", copy), ("ping", None)] * 15 + [("region_create", {"size": 4096})]
@@ -222,7 +222,7 @@ class Drain(unittest.TestCase):
         self.drain(signal.SIGTERM, "--reply-pause-bytes=100")
 
     def test_a_stop_does_not_wait_for_a_long_mapping(self):
-        """A mapping that outlasts the deadline is given up."""
+        """A mapping that would outlast the deadline is given up."""
         if not has_memory(2 * MUCH):
             self.skipTest(f"needs {2 * MUCH >> 30} GiB of memory")
         tmad = Tmad("--drain-deadline-ms=100")
@@ -238,7 +238,7 @@ class Drain(unittest.TestCase):
 
 class End(unittest.TestCase):
     def test_a_connection_ends_after_its_transforms(self):
-        """Who sees its end may use the memory again: nothing writes to it any more."""
+        """A client that sees the end of its connection may use the memory again: nothing writes to it any more."""
         size = 64 << 20
         with Tmad("--threads=1") as tmad, tmad.rpc() as rpc, Memory(2 * size) as memory:
             for _ in range(5):

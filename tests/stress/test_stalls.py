@@ -24,21 +24,21 @@ from tmad import BUILD, NATIVE, Memory, Rpc, Tmad, has_memory, scaled, share, te
 
 NOBODY = 65534
 MIB = 1 << 20
-LIMIT = 0.010 if NATIVE else 0.050  # seconds: of the 99th percentile of pings
-SHARE = 4  # of the time that it takes to release many regions, which a region of another user's may wait
+LIMIT = 0.010 if NATIVE else 0.050  # limit of the 99th percentile of pings, in seconds
+SHARE = 4  # fraction of the time of releasing many regions for which another user's region may wait
 TRIES = 20
 DUE = 0.001  # seconds between pings
 FULL = share(10) > 1
 LARGE = (4096 if FULL else 1024) * MIB if NATIVE else 256 * MIB
 MANY, MANY_BYTES = (4000 if FULL else 1200) if NATIVE else 100, 5 * MIB
-LISTED = 1500  # regions of the connection that asks for the list of its own
+LISTED = 1500  # regions of the connection that lists its own
 SLEEPERS = (8000 if FULL else 4000) if NATIVE else 200
 ROUNDS = share(40) + 4
 
 
 # ---- The other user ---------------------------------------------------------------------------------------
 class Other:
-    """work(path, self, *args) in another user's process. Both sides say and hear words."""
+    """Runs work(path, self, *args) in another user's process. Both sides exchange words."""
 
     def __init__(self, work, path, *args):
         self.work = work.__name__
@@ -64,11 +64,11 @@ class Other:
         self.socket.send(str(word).encode())
 
     def hear(self):
-        """A word; an empty one when the other side is gone."""
+        """Returns a word; an empty one if the other side is gone."""
         return self.socket.recv(64).decode()
 
     def go(self):
-        """In the process: waits until the other side measures; false: it is the end."""
+        """Called in the process: waits until the other side measures. Returns False at the end."""
         self.say("ready")
         return self.hear() == "go"
 
@@ -80,7 +80,7 @@ class Other:
         return bool(select.select([self.socket], [], [], seconds)[0])
 
     def end(self):
-        """Ends the process, which is about to wait for a word, or has ended."""
+        """Ends the process, which is about to wait for a word or has ended."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.say("end")
             while self.hear():
@@ -91,7 +91,7 @@ class Other:
 
 
 def touch(rpc, region, size):
-    """Has the service meet every page of a region."""
+    """Has the service touch every page of a region."""
     half = size // 2
     rpc.call("copy", {"dst": tensor(region, [half], offset=half), "src": tensor(region, [half])})
 
@@ -110,7 +110,7 @@ def release_large(path, tell):
 
 
 def release_many(path, tell):
-    """All at once, as their connection ends."""
+    """Releases all at once by ending their connection."""
     with Rpc(path) as stays, Memory(MANY_BYTES) as memory:
         os.posix_fallocate(memory.fd, 0, MANY_BYTES)
         while True:
@@ -125,7 +125,7 @@ def release_many(path, tell):
 
 
 def list_regions(path, tell):
-    """Asks for a long list, again and again."""
+    """Requests a long list repeatedly."""
     with Rpc(path) as rpc, Memory(4096) as memory:
         for _ in range(LISTED):
             memory.register(rpc)
@@ -135,7 +135,7 @@ def list_regions(path, tell):
 
 
 def wake_sleepers(path, tell):
-    """Signalled copies of 8 bytes, each of which wakes everybody."""
+    """Sends signalling copies of 8 bytes, each of which wakes all threads."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     with Rpc(path, timeout=120) as rpc, Memory(4096) as memory:
         region = memory.register(rpc)
@@ -162,7 +162,7 @@ def count(memory, offset):
 
 # ---- What this one sees ----------------------------------------------------------------------------------
 class Calls:
-    """Calls that are due at an interval, until the other user says something."""
+    """Makes calls at an interval until the other user sends a word."""
 
     def __init__(self, call, interval):
         self.call = call
@@ -206,7 +206,7 @@ class Stalls(unittest.TestCase):
         return Calls(lambda: self.rpc.call("ping"), DUE)
 
     def holds(self, other, measure):
-        """Whether what measure() finds, and prints, is ever below the limit that it gives with it."""
+        """Returns whether the result of measure(), which is printed, is ever below the limit that it returns."""
         for _ in range(TRIES):
             other.begin()
             found, limit = measure()

@@ -19,24 +19,26 @@ from tmad import NATIVE, Rpc, Tmad, own_uid, pack_request, share, wait_until
 
 SERVICE, ATTACKER = own_uid(0), own_uid(1)
 CONNECTIONS = max(share(330), 33)
-DESCRIPTORS = max(share(20000), 2000)  # RLIMIT_NOFILE of the service: fewer than 128 for each connection
-WARM = 130  # rounds that are more than fill them
-MOST_KEPT = DESCRIPTORS // 8 + CONNECTIONS  # connections: more than fill them with 8 descriptors each
-MOST_S = 0.05  # that another user's region_create may take
+DESCRIPTORS = max(share(20000), 2000)  # RLIMIT_NOFILE of the service; fewer than 128 for each connection
+WARM = 130  # more rounds than needed to fill the connections
+MOST_KEPT = DESCRIPTORS // 8 + CONNECTIONS  # more connections than needed to reach the limit with 8 descriptors each
+MOST_S = 0.05  # longest acceptable region_create of another user, in seconds
 SECONDS = 2
 TRIES = 3
 CREATE = pack_request(1, "region_create", {"size": 1})
 
 
 def release(i):
-    """Of the regions that a connection was given before the i-th: an id is a count and a place in a table."""
+    """Releases the regions that a connection was given before the i-th: an id consists of a count and a place in a
+    table."""
     return b"".join(pack_request(2, "region_release", {"region": count << 20 | place})
                     for count in range(max(i - 2, 0), i) for place in (1, 2))
 
 
 @contextlib.contextmanager
 def attacking(path, how):
-    """A method of Attack's in a process of the attacker's, which has written a byte; it gets SIGKILL in the end."""
+    """Runs a method of Attack in a process of the attacker, which has written a byte; the process is killed with
+    SIGKILL."""
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
@@ -60,8 +62,8 @@ def attacking(path, how):
 
 
 class Attack:
-    """Connections that are asked for nothing but trouble. A round makes a region on each and releases the one before:
-    it begins when those of the last one are there, or not in time."""
+    """Connections that only cause load. A round creates a region on each and releases the previous one; it begins when
+    the regions of the last round exist, or after a timeout."""
 
     def __init__(self, path, tell):
         self.path, self.tell, self.patience = path, tell, 2
@@ -74,15 +76,15 @@ class Attack:
         return client
 
     def round(self, clients, i):
-        """The i-th of these connections. What others hold meanwhile is little."""
+        """Runs the i-th round on these connections. The others hold little meanwhile."""
         self.send(clients, release(i), lambda regions: regions < len(clients) / 2)
         if self.send(clients, CREATE, lambda regions: regions >= len(clients)):
             self.patience = 2
         else:
-            self.patience = max(self.patience / 4, 0.005)  # perhaps no more are made
+            self.patience = max(self.patience / 4, 0.005)  # perhaps no more are created
 
     def send(self, clients, data, is_done):
-        """Whether the service has done it in time."""
+        """Returns whether the service has answered in time."""
         for client in clients:
             with contextlib.suppress(OSError):
                 client.send(data)
@@ -92,7 +94,7 @@ class Attack:
         return done
 
     def stay(self):
-        """Connections that the service ends stay open: what they were sent is not received."""
+        """Keeps connections open that the service ends, without receiving what they were sent."""
         clients = [self.connect() for _ in range(CONNECTIONS)]
         told = False
         for i in range(1 << 30):
@@ -101,7 +103,7 @@ class Attack:
                 told = os.write(self.tell, b"x")
 
     def leave(self):
-        """New connections all the time; the old ones have ended, but for the descriptors that were sent to them."""
+        """Opens new connections continuously; the old ones have ended except for the descriptors sent to them."""
         kept = []
         while len(kept) < MOST_KEPT:
             clients = [self.connect() for _ in range(CONNECTIONS)]
@@ -133,7 +135,7 @@ class Unreceived(unittest.TestCase):
         return tmad
 
     def time_creates(self, path, seconds):
-        """Seconds that each region_create took, on a connection made for a few of them."""
+        """Returns the seconds that each region_create took, each on a connection made for a few of them."""
         times = []
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -148,8 +150,8 @@ class Unreceived(unittest.TestCase):
         return sorted(times)
 
     def time_windows(self, path):
-        """The times of windows of SECONDS. The rest of the machine may stand in the way of one; of some of them it
-        does not: more are added until there is one in which nothing took long, as many as TRIES times."""
+        """Returns the times of windows of SECONDS. Other load of the machine may disturb a window, so windows are added
+        until nothing took long in one, at most TRIES times."""
         n, windows = max(share(10), 1), []
         while len(windows) < n or (len(windows) < TRIES * n and min(times[-1] for times in windows) > MOST_S):
             windows.append(self.time_creates(path, SECONDS))
@@ -183,7 +185,7 @@ class Unreceived(unittest.TestCase):
         self.attacked("stay")
 
     def test_another_user_gets_its_own_when_connections_end(self):
-        """What a connection was sent is on its way also when the service has closed it."""
+        """Descriptors sent to a connection stay on their way after the service has closed it."""
         self.attacked("leave")
 
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tmactl copy` keeps to --memory, whatever the file's size and shape.
+"""`tmactl copy` observes --memory, whatever the file's size and shape.
 
-What is under way lies in regions, so the service can be told to map no more than --memory for a user: a copy that
-holds more of its file than that is refused. What both programs had resident at most has to agree.
-"""
+The data under way lies in regions, so the service is told to map at most --memory for a user: a copy that holds more of
+its file at once is refused. The peak resident memory of both programs has to agree with that."""
 import os
 import subprocess
 import sys
@@ -18,8 +17,8 @@ import tap
 from tmad import ENGINE, NATIVE, TMACTL, Tmad
 
 MIB = 1 << 20
-PROGRAM = 12 * MIB  # resident beside the regions: the programs, their libraries, their stacks
-# Natively, each reads or writes about 128 MiB; where memory cannot be judged, a quarter of that.
+PROGRAM = 12 * MIB  # resident besides the regions: the programs, their libraries and stacks
+# Natively, each row reads or writes about 128 MiB; where memory cannot be judged, a quarter of that.
 LESS = 1 if NATIVE else 4
 SIDE = 8192 if NATIVE else 4096
 # Name, shape, type, order, flags.
@@ -43,7 +42,7 @@ ROWS = (
 
 
 def make_file(path, shape, dtype, order):
-    """Of zeros, as a hole."""
+    """Makes a file of zeros, as a hole."""
     with open(path, "wb") as file:
         header = {"descr": np.dtype(dtype).str, "fortran_order": order == "F", "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
@@ -51,7 +50,8 @@ def make_file(path, shape, dtype, order):
 
 
 def most_resident(pid):
-    """Bytes, since its program began; 0 when it has ended. (A child's ru_maxrss begins with its parent's.)"""
+    """Returns the peak resident bytes since the program began; 0 if it has ended. (A child's ru_maxrss begins with its
+    parent's.)"""
     try:
         with open(f"/proc/{pid}/status", encoding="ascii") as status:
             return next((int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:")), 0)
@@ -60,7 +60,7 @@ def most_resident(pid):
 
 
 def run(command):
-    """Exit status, what was said, and the most bytes that were resident."""
+    """Returns exit status, messages, and peak resident bytes."""
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
         resident = 0
@@ -73,7 +73,7 @@ def run(command):
 
 class Memory(unittest.TestCase):
     def copy(self, row, memory, flags=()):
-        """A copy by a service that maps no more than memory for it."""
+        """Copies by a service that maps at most memory for the copy."""
         name, shape, dtype, order, args = row
         with tempfile.TemporaryDirectory(prefix="tmad-copy-") as directory:
             src, dst = (os.path.join(directory, file) for file in ("in.npy", "out.npy"))
@@ -102,7 +102,7 @@ class Memory(unittest.TestCase):
         self.copy(("transpose", (8192, 10240), "f8", "C", ["--permute", "1,0"]), 256 * MIB)
 
     def test_more_is_refused(self):
-        """What the rows above rest on: the service holds a copy to its limit."""
+        """The tests above rely on this: the service holds a copy to its limit."""
         with tempfile.TemporaryDirectory(prefix="tmad-copy-") as directory, \
                 Tmad(f"--mapped-bytes-per-uid={6 * MIB}") as tmad:
             src, dst = (os.path.join(directory, file) for file in ("in.npy", "out.npy"))

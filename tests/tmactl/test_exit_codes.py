@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every command of tmactl ends with: 0 done, 1 refused or failed, 2 bad usage; and what people see meanwhile:
-progress and colours, on a terminal and nowhere else."""
+"""Exit codes of every command of tmactl: 0 done, 1 refused or failed, 2 bad usage; and progress and colours, which
+appear on a terminal only."""
 import json
 import os
 import shutil
@@ -19,7 +19,7 @@ from tmad import TMACTL, RpcError, Tmad, scaled, tmactl, wait_until
 
 ARRAY = ["--dtype", "float32", "--shape", "64,64"]
 
-# Of each command: a good command line, a bad one, and whether it speaks to the service.
+# For each command: a valid command line, an invalid one, and whether it connects to the service.
 COMMANDS = {
     "bench": (["--requests", "3"], ["--kind", "nothing"], True),
     "completion": (["bash"], ["tcsh"], False),
@@ -76,10 +76,10 @@ class Codes(Case):
                     self.assertTrue(done.stderr.startswith("tmactl: "))
 
     def said(self, done, code, stream="stdout"):
-        """The document of a failure: what people are told, and what it is called."""
+        """Returns the document of a failure, which has its message and its name."""
         self.assertEqual(done.returncode, code, done.stderr)
         people, start = done.stderr, "tmactl: "
-        if stream == "stderr":  # nothing but an array goes to standard output
+        if stream == "stderr":  # only an array goes to standard output
             self.assertEqual(done.stdout, "")
             people, found, document = done.stderr.partition('{"status"')
             text = json.loads(found + document)
@@ -90,7 +90,7 @@ class Codes(Case):
         return text["status"]
 
     def test_json_of_failures(self):
-        """A document on standard output, wherever --json stands, beside the line on standard error."""
+        """The document goes to standard output, wherever --json stands, in addition to the line on standard error."""
         nobody = os.path.join(self.directory, "nobody")
         for command, (good, bad, asks) in COMMANDS.items():
             for args in (bad, ["--nothing"], ["--timeout", "0"], ["--color", "red"], ["--socket"]):
@@ -111,7 +111,7 @@ class Codes(Case):
 
     def test_statuses_of_failures(self):
         src, dst = self.names["IN"], self.names["OUT"]
-        odd = os.path.join(self.directory, "\udcff\u00e9\".npy")  # in a path, bytes that are no UTF-8
+        odd = os.path.join(self.directory, "\udcff\u00e9\".npy")  # bytes of a path that are no UTF-8
         rows = ((["copy", "missing.npy", dst], 1, "FAILED"), (["copy", odd, dst], 1, "FAILED"),
                 (["copy", src, dst, "--bias", "0.5", "--dtype", "u1", "--cast", "exact"], 1, "OUT_OF_RANGE"),
                 (["explain", "--dtype", "c8", "--shape", "3", "--to-dtype", "f4"], 1, "INVALID_ARGUMENT"),
@@ -140,12 +140,12 @@ class Codes(Case):
                 self.assertEqual((done.returncode, nobody in done.stderr), (1, True) if asks else (0, False), done.stderr)
 
     def test_refused(self):
-        """A service that lets nobody in."""
+        """The service refuses every connection."""
         def only_one():
             rpc = tmad.rpc()
             try:
                 rpc.call("ping")
-            except (ConnectionError, RpcError):  # the one that found it ready is not gone yet
+            except (ConnectionError, RpcError):  # the connection that found the service ready is still open
                 rpc.close()
                 return None
             return rpc
@@ -154,7 +154,7 @@ class Codes(Case):
                 with self.subTest(command=command):
                     done = tmactl(*self.line(command, good), socket_path=tmad.path)
                     self.assertEqual(done.returncode, 1 if asks else 0, done.stderr)
-                    # Which, is whether the command had said something by then.
+                    # The result depends on whether the command had printed something by then.
                     said = [words in done.stderr for words in ("connections_per_uid", f"{tmad.path} closed the connection",
                                                                f"{tmad.path} went away")]
                     self.assertEqual(any(said), asks, done.stderr)
@@ -179,7 +179,8 @@ class Codes(Case):
                 self.assertEqual((done.returncode, b"standard output cannot be written" in done.stderr), (1, True))
 
     def test_input_that_is_closed(self):
-        """It cannot be read: it is not taken for an empty one, nor is another file that has got its number."""
+        """A closed input is an error: it is not taken for an empty one, nor is another file with the same descriptor
+        number."""
         with tempfile.TemporaryDirectory() as directory:
             done = subprocess.run(["sh", "-c", "exec \"$@\" <&-", "sh", TMACTL, "--socket", self.tmad.path, "copy", "-",
                                    os.path.join(directory, "out.npy")], stderr=subprocess.PIPE, timeout=scaled(30),
@@ -188,7 +189,7 @@ class Codes(Case):
             self.assertIn("Bad file descriptor", done.stderr)
 
     def test_output_that_nobody_reads(self):
-        """As of `tmactl stats | true`: it fails, and has nothing to say about it."""
+        """As in `tmactl stats | true`: the command fails without a message."""
         for command, (good, _, _) in COMMANDS.items():
             with self.subTest(command=command):
                 reader, writer = os.pipe()
@@ -227,7 +228,7 @@ class Terminals(Case):
         return plain(text.split("\r")[-1])
 
     def copy_held(self, columns, *args):
-        """A copy whose service stands still, so that its progress can be looked at for as long as it takes."""
+        """Runs a copy whose service is stopped, so that its progress can be examined."""
         copy = self.on_terminal("copy", self.big(), self.names["OUT"], "--permute", "1,0", "--memory", "2M", *args,
                                 columns=columns)
         self.addCleanup(os.kill, self.tmad.pid, signal.SIGCONT)
@@ -265,7 +266,7 @@ class Terminals(Case):
                     self.assertLess(len(plain(line)), columns)
 
     def test_no_progress(self):
-        """When it is over soon, when it is not wanted, and in documents."""
+        """There is no progress if the copy is over soon, if it is not wanted, or in documents."""
         rows = (["copy", self.names["IN"], self.names["OUT"]], ["bench", "--requests", "10"],
                 ["bench", "--duration", "1.3", "--quiet"])
         for args in rows:

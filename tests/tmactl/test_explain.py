@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tmactl explain: the words, the hint that is true, the drawing whose addresses are the hardware's."""
+"""tmactl explain: its text, hints that hold, and a drawing with the hardware's addresses."""
 import json
 import os
 import re
@@ -19,7 +19,7 @@ CHUNK, LINE = 16, 128
 
 
 def swizzled(address, swizzle):
-    """Where a byte comes to lie, by the table of the documentation: address bits 4 up ^= address bits 7 up."""
+    """Returns where a byte lies by the documentation's table: address bits 4 up ^= address bits 7 up."""
     bits = {"none": 0, "32B": 1, "64B": 2, "128B": 3}[swizzle]
     return address ^ ((address >> 7) % (1 << bits) << 4)
 
@@ -38,7 +38,7 @@ class Case(TmactlCase):
         return json.loads(self.explain("--json", *args))
 
     def hint(self, *args, path=None):
-        """On one line; None when there is none."""
+        """Returns the hint on one line; None if there is none."""
         lines = self.explain(*args, path=path).split("\n")
         start = [i for i, line in enumerate(lines) if line.startswith("hint")]
         if not start:
@@ -49,7 +49,7 @@ class Case(TmactlCase):
         return " ".join(line.removeprefix("hint").strip() for line in lines[start[0]:end])
 
     def explain_lie(self, plan):
-        """What is printed of a plan that no service would make."""
+        """Returns the output for a plan that no service would make."""
         plan = {"family": "memcpy", "engine": "cuda", "tile": [], "swizzle": "none", "rules": [], "bytes": 8, **plan}
         with Liar(self.file("lies"), lambda *_: plan) as liar:
             text = self.explain("--dtype", "int8", "--shape", "", path=liar.path)
@@ -116,7 +116,7 @@ class Words(Case):
             self.assertIn(words, text)
 
     def test_what_a_family_means(self):
-        """By the tile that it moves."""
+        """The meaning depends on the tile that the family moves."""
         rows = (("tile_copy", [64, 4, 8], 0, "boxes of several axes: "), ("tile_copy", [32], 0, "boxes of several axes: "),
                 ("tile_copy", [16, 256], 2048, "boxes, loaded into shared memory "),
                 ("tile_copy", [1024], 16384, "long aligned runs, "),
@@ -141,12 +141,13 @@ class Words(Case):
 
 
 class Hints(Case):
-    """Asked of a service that is slow unless rows are of whole 16 bytes; and of the real one, whether they are true."""
+    """Hints of a service that is slow unless rows are whole multiples of 16 bytes, and of the real one, where they have
+    to hold."""
     SLOW, FAST = 2, 1.1
     ARGS = ("--dtype", "float32", "--permute", "1,0", "--shape")
 
     def hint_of(self, is_fast, *args):
-        """is_fast: by dst and src of the request."""
+        """is_fast decides by dst and src of the request."""
         def answer(_, params):
             params, = params
             ratio = self.FAST if is_fast(params["dst"], params["src"]) else self.SLOW
@@ -158,11 +159,11 @@ class Hints(Case):
         return hint
 
     def is_aligned(self, *tensors):
-        """Where rows begin."""
+        """Returns whether rows begin at a multiple of 16 bytes."""
         return all((t["strides"][0] if t.get("strides") else t["shape"][-1]) * 4 % 16 == 0 for t in tensors)
 
     def is_whole(self, dst, src):
-        """Where rows begin, and where they end."""
+        """Returns whether rows begin and end at a multiple of 16 bytes."""
         return self.is_aligned(dst, src) and dst["shape"][-1] * 4 % 16 == 0
 
     def test_rows_further_apart(self):
@@ -211,11 +212,11 @@ class Hints(Case):
 
 
 class Times(Case):
-    """What is predicted, and next to it what was measured."""
+    """Predicted and measured times side by side."""
     ARGS = ("--dtype", "float32", "--shape", "40,24", "--permute", "1,0")
 
     def time(self, *args, path=None):
-        """The line, without its label; None: there is none."""
+        """Returns the line without its label; None if there is none."""
         done = tmactl("explain", *(args or self.ARGS), socket_path=path or self.tmad.path)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         lines = done.stdout.split("\n")
@@ -294,7 +295,7 @@ class Pictures(Case):
         return found[0]
 
     def chunks(self, part):
-        """(row, chunk) to the address, the fill and the place on the page."""
+        """Returns address, fill and position on the page by (row, chunk)."""
         got = {}
         for group in part.iter(SVG + "g"):
             if group.get("class") == "chunk":
@@ -318,7 +319,7 @@ class Pictures(Case):
                 for got in (source, shared):
                     for (row, chunk), (address, *_) in got.items():
                         self.assertEqual(address, swizzled(row * row_bytes + chunk * CHUNK, plan["swizzle"]))
-                # On the right each stands in its line, and under its banks; a colour is a group of banks.
+                # On the right each chunk is in its line and under its banks; a colour stands for a group of banks.
                 left, top = min(cell[2] for cell in shared.values()), min(cell[3] for cell in shared.values())
                 across = sorted({cell[2] for cell in shared.values()})
                 down = sorted({cell[3] for cell in shared.values()})
@@ -361,7 +362,7 @@ class Pictures(Case):
                 self.assertEqual(numbers[0], numbers[1], "the same elements on both sides")
 
     def test_a_tile_of_many_axes(self):
-        """Shown are the axes along which it is contiguous on either side."""
+        """The drawing shows the axes along which the tile is contiguous on either side."""
         plan, tree = self.draw("--dtype", "float64", "--shape", "15,15,15,15,15,15", "--permute", "5,4,3,2,1,0", "--engine",
                                "cuda")
         self.assertGreater(len(plan["tile"]), 2)
@@ -381,7 +382,7 @@ class Conversions(Case):
     SIZES = ("--layers", "3", "--blocks", "5", "--tokens", "7", "--heads", "8", "--head-size", "16", "--dtype", "bfloat16")
 
     def test_as_the_array_that_it_is(self):
-        """The same plan as that of the strided array, whatever the layouts are called."""
+        """A layout name gives the same plan as the corresponding strided array."""
         rows = (("nhd", "hnd", "30,7,8,16", "0,2,1,3"), ("flashinfer_nhd", "flashinfer_hnd", "30,7,8,16", "0,2,1,3"),
                 ("layer_first", "page_first", "2,3,35,128", "0,2,1,3"), ("universal", "block_first", "5,8,6,7,16", "0,2,3,1,4"))
         for src, dst, shape, perm in rows:
@@ -407,7 +408,7 @@ class Conversions(Case):
         self.assertIn("[3, 1, 5, 7, 2, 2, 16]", self.text_of(self.svg))
 
     def test_blocked_as_the_split_that_it_is(self):
-        """By name, and by --split, --permute and --join; also where the last block is incomplete."""
+        """A layout name, and --split, --permute and --join, give the same plan, also with an incomplete last block."""
         rows = (("nchw16c", "8,50,28,28", "8,4,28,28,16", "1:16", "0,1,3,4,2", "0,1,4,2,3", "1:50"),
                 ("nhwc8c", "2,24,5,7", "2,5,7,3,8", "1:8", "0,3,4,1,2", "0,3,4,1,2", "1:24"),
                 ("oihw4i16o4i", "32,16,3,3", "2,1,3,3,4,16,4", "0:16,2:16,3:4", "0,2,5,6,3,1,4", "0,5,1,4,6,2,3",

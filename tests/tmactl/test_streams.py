@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tmactl copy through pipes: what comes out is what NumPy says, nothing else is written there, and what ends ends well."""
+"""tmactl copy through pipes: the output is what NumPy computes, nothing else is written there, and exit codes are
+right."""
 import fcntl
 import io
 import json
@@ -21,7 +22,7 @@ from terminal import Terminal, plain
 from tmad import NATIVE, TMACTL, Tmad, scaled, wait_until
 
 MIB = 1 << 20
-N = 1 if NATIVE else 4  # of what moves, one part in so many
+N = 1 if NATIVE else 4  # divisor of the amounts of data
 
 
 def npy(array, version=None):
@@ -36,7 +37,7 @@ def numbers(shape, dtype="<u4", order="C"):
 
 
 def mirrored(n, before, after):
-    """The indices of mode reflect. (NumPy 1.24's own pad is wrong where a source is mirrored many times.)"""
+    """Returns the indexes of mode reflect. (NumPy 1.24's own pad is wrong if a source is mirrored many times.)"""
     return n - 1 - np.abs(np.arange(-before, n + after) % (2 * (n - 1)) - (n - 1))
 
 
@@ -45,14 +46,14 @@ class Case(TmactlCase):
         return [TMACTL, "--socket", socket_path or self.tmad.path, "copy", *map(str, args)]
 
     def copy(self, data, *args, code=0, env=None, **options):
-        """What comes out, and what was said."""
+        """Returns the output and the messages."""
         done = subprocess.run(self.command(*args, **options), input=data, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               timeout=scaled(60), check=False, env={**os.environ, **(env or {})})
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stdout, done.stderr.decode()
 
     def refuses(self, words, data, *args, code=1, **options):
-        """Nothing comes out, one line is said, and a file that was there is as it was."""
+        """Checks that there is no output, that one line is printed, and that an existing file is unchanged."""
         self.file("out.npy", KEEP)
         before = sorted(os.listdir(self.directory))
         out, said = self.copy(data, *args, code=code, **options)
@@ -150,7 +151,7 @@ class Pipes(Case):
         self.assertTrue(np.array_equal(np.load(self.dst), array))
 
     def test_files_as_standard_input_and_output(self):
-        """They are read and written from where they stand, and the next command goes on there."""
+        """Files are read and written from their current position, where the next command continues."""
         arrays = numbers((30, 40)), numbers((7, 9), "<i2")
         path = self.file("in", b"".join(map(npy, arrays)))
         with open(path, "rb") as source, open(self.file("out", b"first"), "r+b") as target:
@@ -175,8 +176,7 @@ class Pipes(Case):
 
 
 class Memory(Case):
-    """What is kept meanwhile is kept in memory when that is enough, in $TMPDIR when it is not, and nowhere when the order
-    does not ask for it."""
+    """Temporary data is kept in memory if that suffices, otherwise in $TMPDIR, and nowhere if the order needs none."""
     nowhere = {"TMPDIR": "/nonexistent"}
 
     def test_in_order_nothing_is_kept(self):
@@ -204,7 +204,7 @@ class Memory(Case):
 
     @unittest.skipIf(not NATIVE, "too much for a sanitizer or an emulator")
     def test_an_output_in_a_file(self):
-        """Rows that are longer than what fits, of elements that lie far apart."""
+        """Rows that exceed the memory, whose elements lie far apart."""
         matrix = numbers((33000, 256), "<c16")
         place, path = self.file("tmp"), self.file("in.npy", npy(matrix))
         os.mkdir(place)
@@ -231,7 +231,7 @@ class Ends(Case):
                     self.refuses(["standard input: truncated: it ends at byte " + str(cut)], data[:cut], "-", self.dst, *args)
 
     def test_cut_short_into_a_pipe(self):
-        """What was read before may be out."""
+        """Output for what was read before the end may already be written."""
         data = npy(numbers((4000, 1000)))
         out, said = self.copy(data[:-1], "-", "-", "--memory", "1M", code=1)
         self.assertTrue(data.startswith(out))
@@ -274,7 +274,8 @@ class Ends(Case):
         self.assertFalse(os.path.exists(self.dst))
 
     def test_signals(self):
-        """While it waits: for the input to begin, to go on, for the output to be read, for a FIFO's other side."""
+        """A signal arrives while tmactl waits for its input to begin or go on, for a reader, or for the other side of a
+        FIFO."""
         data = npy(numbers((2000, 1000)))
         path, fifo = self.file("in.npy", data), self.file("fifo")
         os.mkfifo(fifo)

@@ -24,7 +24,7 @@ from tmad import ENGINE, TMACTL, TMAD, Tmad, own_environment, scaled, tmactl, wa
 
 
 def npy(header, data=b"", version=(1, 0)):
-    """A .npy file with any header."""
+    """Returns a .npy file with any header."""
     text = header.encode() if isinstance(header, str) else header
     form = "<H" if version == (1, 0) else "<I"
     return b"\x93NUMPY" + bytes(version) + struct.pack(form, len(text)) + text + data
@@ -34,7 +34,7 @@ class Case(TmactlCase):
     def setUp(self):
         super().setUp()
         self.src = self.file("in.npy")
-        self.nobody = self.file("nobody")  # a socket that is not there
+        self.nobody = self.file("nobody")  # a socket path where nothing listens
         np.save(self.src, np.arange(64, dtype="<f4").reshape(4, 4, 4))
 
     def run_tmactl(self, *args, **options):
@@ -42,7 +42,7 @@ class Case(TmactlCase):
         return tmactl(*args, **options)
 
     def fails(self, code, words, *args, lines=1, **options):
-        """The command fails with the code and one line; what was in the directory is all that is there."""
+        """Checks that the command fails with the code and one line, and leaves the directory as it was."""
         self.file("out.npy", KEEP)
         before = sorted(os.listdir(self.directory))
         done = self.run_tmactl(*args, **options)
@@ -214,7 +214,7 @@ class Files(Case):
         self.assertEqual((after.st_uid, after.st_gid, after.st_mode & 0o7777), (12345, 23456, 0o640))
 
     def test_onto_itself(self):
-        """Source and destination may be one file: it is replaced when all is done."""
+        """Source and destination may be one file, which is replaced when everything is done."""
         array = np.load(self.src)
         done = self.run_tmactl("copy", self.src, self.src, "--permute", "2,1,0")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -246,7 +246,7 @@ class Files(Case):
         self.was_refused(done.returncode, "", done.stderr, 1, ["out.npy: no space: it needs 10", "No space left", "free"])
 
     def test_a_disk_that_cannot_reserve(self):
-        """ext2 has no fallocate: what it says of itself counts."""
+        """ext2 has no fallocate, so its free space counts."""
         image, place, big = self.file("image", b""), os.path.join(self.directory, "small"), self.file("big.npy")
         if not shutil.which("mkfs.ext2"):
             self.skipTest("mkfs.ext2 is not installed")
@@ -263,7 +263,7 @@ class Files(Case):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def in_namespace(self, script, *args):
-        """Mounts are its own; skips where the sandbox has none of that."""
+        """Runs with mounts of its own; skips the test where the sandbox does not allow that."""
         unshare = ["unshare", "-m"] + ([] if os.geteuid() == 0 else ["-r"])
         done = subprocess.run([*unshare, "sh", "-c", script, "sh", *args], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
@@ -273,7 +273,7 @@ class Files(Case):
         return done
 
     def test_file_size_limit(self):
-        """It is noticed before the service is asked, in whatever the array goes to."""
+        """The limit is noticed before the service is asked, whatever the array is written to."""
         np.save(self.src, np.zeros((512, 512), "<f4"))
 
         def limit():
@@ -288,7 +288,7 @@ class Files(Case):
                                   encoding="utf-8", preexec_fn=limit, restore_signals=False, timeout=scaled(30), check=False)
         self.was_refused(done.returncode, "", done.stderr, 1, ["standard output: too large: ", *words])
         np.save(self.src, np.zeros((1024, 1024), "<f4"))
-        with open(self.src, "rb") as file:  # it is buffered, because the order is another
+        with open(self.src, "rb") as file:  # buffered, because the order is another
             source = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
             done = subprocess.run([TMACTL, "--socket", self.nobody, "copy", "-", "-", "--permute", "1,0", "--memory", "1M"],
                                   stdin=source.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
@@ -300,13 +300,13 @@ class Files(Case):
 
 class BadDays(Case):
     def big(self):
-        """A file whose copy takes long enough to be interrupted; zeros that take no room on the disk."""
+        """Makes a file whose copy takes long enough to be interrupted; it consists of holes."""
         path = self.file("big.npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (16384, 8192), }\n"))
         os.truncate(path, os.stat(path).st_size + 16384 * 8192 * 4)
         return path
 
     def start_copy(self, tmad, hold):
-        """A copy that is under way; with hold, its daemon does nothing any more."""
+        """Starts a copy; with hold, its daemon is stopped meanwhile."""
         self.file("out.npy", KEEP)
         src = self.big()
         self.names = sorted(os.listdir(self.directory))
@@ -367,7 +367,7 @@ class BadDays(Case):
 class Trust(Case):
     @unittest.skipIf(os.geteuid() != 0, "only root can start a server of another user")
     def test_a_server_of_another_user(self):
-        """What a stranger's server would get is a handle to memory: it gets nothing, unless it is named."""
+        """A server of another user would get a handle to memory, so it gets nothing unless it is named explicitly."""
         os.chmod(self.directory, 0o777)
         path = self.file("s")
         with subprocess.Popen([TMAD, "--engine", "cpu", "--socket", path], user=65534, stderr=subprocess.PIPE) as tmad:
@@ -387,7 +387,7 @@ class Trust(Case):
                 tmad.terminate()
 
     def test_a_service_that_is_not_there(self):
-        """The path that is suggested is one that the user can create."""
+        """The suggested path is one that the user can create."""
         directory = tempfile.mkdtemp(prefix="tmad-tmactl-")
         self.addCleanup(shutil.rmtree, directory, ignore_errors=True)
         possible = os.path.join(directory, "s")
@@ -406,7 +406,7 @@ class Trust(Case):
 
     @unittest.skipIf(os.path.exists("/run/tmad/tmad.sock"), "the machine has a service")
     def test_without_a_service(self):
-        """Files are moved and explained by tmactl itself, unless a service was named; what is about one fails."""
+        """tmactl moves and explains files itself, unless a service was named; commands about a service fail."""
         directory = tempfile.mkdtemp(prefix="tmad-tmactl-")
         self.addCleanup(shutil.rmtree, directory, ignore_errors=True)
         array = np.arange(12, dtype="u4").reshape(3, 4)
@@ -470,7 +470,7 @@ EVIL = "\x1b[2J\x9b\x07\r\x7f"
 
 
 def lie(method, params):
-    """What a service answers that wants the terminal of whoever asks."""
+    """Has a service answer with text that would control the user's terminal."""
     if method == "session_list":
         last = params and params[0].get("after")
         return [] if last else [{"session": 1, "uid": 0, "pid": 1, "regions": 1, "latency": []}]
@@ -483,7 +483,7 @@ def lie(method, params):
 
 
 class Terminal(Case):
-    """Nothing that others chose moves a cursor."""
+    """No text that others choose moves a cursor."""
 
     def is_harmless(self, text):
         for character in set(EVIL) - set("[2J"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tmactl top and regions: who is there, by the service's own counters; a terminal that is left as it was."""
+"""tmactl top and regions: connections as the service's own counters show them; the terminal is restored."""
 import ctypes
 import json
 import os
@@ -20,7 +20,7 @@ COPY = 65536
 
 
 def micro(us):
-    """As tmactl says it."""
+    """Formats microseconds as tmactl does."""
     return f"{us} us" if us < 1000 else f"{us / 1000:.{2 if us < 9995 else 1 if us < 99950 else 0}f} ms"
 
 
@@ -30,7 +30,7 @@ class Case(unittest.TestCase):
         self.addCleanup(self.tmad.stop)
 
     def client(self, regions=2):
-        """A connection with regions, of this process."""
+        """Opens a connection of this process that has regions."""
         rpc = self.tmad.rpc()
         self.addCleanup(rpc.close)
         for _ in range(regions):
@@ -74,9 +74,9 @@ class Lists(Case):
         self.assertEqual(sorted(row["errors"] for row in rows.values()), [0, 1])
         moved = [row for row in rows.values() if row["bytes_per_s"]]
         self.assertEqual(len(moved), 1)
-        # The bars of 40 copies have both percentiles, and one bounds the other.
+        # The bars of 40 copies contain both percentiles, and one bounds the other.
         self.assertGreaterEqual(moved[0]["p99_us"], moved[0]["p50_us"])
-        # Nobody else moved anything: all together is that one.
+        # Nobody else moved anything, so the total equals that client's.
         self.assertEqual([look[key] for key in ("p50_us", "p99_us")], [moved[0][key] for key in ("p50_us", "p99_us")])
         text = tmactl("stats", socket_path=self.tmad.path).stdout
         self.assertIn(f"p50 < {micro(look['p50_us'])}, p99 < {micro(look['p99_us'])}", text)
@@ -84,7 +84,7 @@ class Lists(Case):
         self.assertEqual(look["regions"], 3)
 
     def test_empty_bars_are_left_out(self):
-        """What a service says that has moved nothing in less than 2 ms, and something in more than 16 s."""
+        """The service has moved nothing in less than 2 ms, and something in more than 16 s."""
         bars = [{"below_ns": 4096000, "count": 99}, {"below_ns": 0, "count": 1}]
         stats = {"latency": bars, "requests": 100, "connections": 1}
         lies = {"stats": stats, "session_list": [], "info": {"boot_id": "b", "version": "v"}}
@@ -97,7 +97,7 @@ class Lists(Case):
         self.assertRegex(text, r"(?m)^  longer +1 +1\.0 %")
 
     def test_rates_are_of_the_time_between(self):
-        """What was done before the first look is not in the second one's rates; what is done in between is."""
+        """Work done before the first display is not part of the second one's rates; work done in between is."""
         rpc = self.client()
         self.copy(rpc, 300)
         with subprocess.Popen([TMACTL, "--socket", self.tmad.path, "--json", "top", "-d", "1", "-n", "3"],
@@ -110,7 +110,7 @@ class Lists(Case):
         self.assertGreater(first["sessions"][0]["bytes_per_s"], 0)
         self.assertEqual((second["sessions"][0]["bytes_per_s"], second["sessions"][0]["p50_us"]), (0, None))
         seconds = third["time"] - second["time"]
-        # As near as the clocks of a busy machine: of all copies it would be fifteen times as much.
+        # Clocks of a busy machine are imprecise; the rate of all copies would be fifteen times as high.
         for rate in (third["sessions"][0]["bytes_per_s"], third["bytes_per_s"]):
             self.assertTrue(1 / 3 < rate * seconds / (10 * 2 * COPY) < 3, rate)
 
@@ -130,7 +130,7 @@ class Lists(Case):
 
     @unittest.skipIf(not NATIVE, "a process renames itself")
     def test_a_name_is_hostile(self):
-        """A process's name is its own choice: nothing of it reaches a terminal that could move the cursor."""
+        """A process chooses its own name: no byte of it that could move the cursor reaches the terminal."""
         libc = ctypes.CDLL(None)
         with open("/proc/self/comm", "rb") as comm:
             before = comm.read().strip()
@@ -225,7 +225,7 @@ class Pages(Case):
         page.wait_for("JOBS")
 
         def last():
-            """The last screenful that is whole."""
+            """Returns the last complete screenful."""
             page.read()
             end = page.output.rindex("\x1b[J") if "\x1b[J" in page.output else 0
             return page.output[page.output.rindex("\x1b[H", 0, end):end] if end else ""
