@@ -38,7 +38,7 @@ SCRIPT = "import numpy as np; a = np.load({src!r}{how}); np.save({dst!r}, {work}
 
 
 def make_file(path, shape, dtype):
-    """Written in pieces: the array is never whole in memory."""
+    """Writes the array in pieces, so that it is never in memory as a whole."""
     rng = np.random.default_rng(1)
     count = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     with open(path, "wb") as file:
@@ -49,7 +49,7 @@ def make_file(path, shape, dtype):
 
 
 def time_by_hand(commands, outputs, runs):
-    """Seconds of each run of each command; the first of each, which is not counted, warms up."""
+    """Returns the seconds of each run of each command. A first run, which is not counted, warms up."""
     times = []
     for command, output in zip(commands, outputs):
         times.append([])
@@ -107,7 +107,7 @@ def machine(directory):
 
 
 def cell(times):
-    """Median, and half of what lies between the fastest and the slowest."""
+    """Returns the median, and half the difference between the slowest and the fastest run."""
     return f"{statistics.median(times):.3f} ± {(max(times) - min(times)) / 2:.3f}"
 
 

@@ -26,7 +26,7 @@ GPU_BASES = ("cuMemcpyBatchAsync", "a loop of cuMemcpyAsync")
 
 
 def of_runs(row):
-    """The figures of a row of bench_moves: medians, and what the middle half of the runs' ratios lies between."""
+    """Returns the figures of a row of bench_moves: medians, and the bounds of the middle half of the runs' ratios."""
     ratios = sorted(ours / base for ours, base in zip(row["ours"], row["base"]))
     cut = len(ratios) // 4
     return {"what": row["what"], "against": row["against"], "unit": row["unit"],
@@ -36,7 +36,7 @@ def of_runs(row):
 
 
 def of_report(row):
-    """The same of a row of bench's report."""
+    """Returns the same figures of a row of bench's report."""
     shape = " x ".join(map(str, row["shape"]))
     return {"what": f"{row['what']} of {shape} {row['dtype']}, the engine alone", "against": "memcpy", "unit": "GB/s",
             "base": row["base_gb_s"]["median"], "ours": row["tmad_gb_s"]["median"], "bar": row["bar"], "at_most": False,
@@ -57,7 +57,7 @@ def print_row(row):
 
 
 def rows_of(part, tmad, options, place, cpus):
-    """Each row of a part of bench_moves as it comes. cpus: of the service's loop, its main thread, and of the client."""
+    """Yields each row of a part of bench_moves. cpus are those of the service's main thread and of the client."""
     os.sched_setaffinity(tmad.process.pid, cpus[0])
     with subprocess.Popen([MOVES, tmad.path, str(options.threads), part] + ["quick"] * options.quick,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, encoding="utf-8",
@@ -78,7 +78,7 @@ def service_rows(options):
         with Server("tmad", path, command, free) as tmad:
             yield from rows_of("blocks", tmad, options, "", (free, free))
             yield from rows_of("rates", tmad, options, ", on one CPU", (first, first))
-            if first == last:  # who spins, on the one CPU, keeps the other from working
+            if first == last:  # with a single CPU, the side that spins keeps the other from working
                 return
             yield from rows_of("rates", tmad, options, ", a CPU each", (first, last))
             yield from rows_of("ring", tmad, options, ", a CPU each", (first, last))
@@ -89,7 +89,7 @@ def engine_rows(options):
     command = [BENCH, "--json", "--threads", str(options.threads)] + ["--quick"] * options.quick
     done = subprocess.run(command + [arg for row in wanted for arg in ("--rows", row)], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, encoding="utf-8", check=False)
-    if done.returncode == 2:  # it has no library for JSON, and has said so
+    if done.returncode == 2:  # it lacks a library for JSON, and has said so
         return []
     if done.returncode:
         sys.exit(1)

@@ -20,7 +20,7 @@ ROUNDS, CALLS, SIDE = 25, 4000, 64
 
 
 def median_us(call):
-    """Of CALLS calls."""
+    """Returns the median of CALLS calls."""
     clock, times = time.perf_counter_ns, []
     for _ in range(CALLS):
         start = clock()
@@ -30,14 +30,14 @@ def median_us(call):
 
 
 def library_us(tmactl, path):
-    """The same, by the C library."""
+    """Returns the same for the C library."""
     command = [tmactl, "bench", "--socket", path, "--kind", "transform", "--prepared", "--shape", f"{SIDE},{SIDE}",
                "--permute", "1,0", "--requests", str(CALLS), "--duration", "60", "--json"]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["latency_us"]["p50"]
 
 
 def compare_calls(c, tmactl):
-    """The median of the rounds' differences: what else the machine does comes and goes, and moves both."""
+    """Prints the median of the rounds' differences: other load of the machine varies, and affects both sides."""
     a, b = c.empty((SIDE, SIDE)), c.empty((SIDE, SIDE))
     plan = c.plan(a, permute=(1, 0), out=b)
     rounds = [(median_us(lambda: plan(a, b)), library_us(tmactl, c.path)) for _ in range(ROUNDS)]

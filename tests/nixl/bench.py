@@ -46,7 +46,7 @@ class Agent:
                                    stdout=subprocess.PIPE, encoding="utf-8", bufsize=1)
 
     def ask(self, command, **arguments):
-        with contextlib.suppress(BrokenPipeError):  # it has ended: so has its output
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and its output with it
             self._process.stdin.write(json.dumps([command, arguments]) + "\n")
         line = self._process.stdout.readline()
         if not line:
@@ -58,7 +58,7 @@ class Agent:
 
 
 class Pair:
-    """A way to move, with an agent on each host. It runs only inside its `with`."""
+    """A way to move blocks, with an agent on each host. It runs only inside its `with`."""
 
     def __init__(self, hosts, tmads, way, thread, options):
         self._agents = self._a, self._b = [Agent(host, tmad, way, thread, device, options) for host, tmad, device in
@@ -81,11 +81,11 @@ class Pair:
         self._stop()
 
     def prepare(self, slice_bytes):
-        """Seconds that it takes the side that sends."""
+        """Returns the seconds of preparation on the sending side."""
         return [agent.ask("prepare", slice_bytes=slice_bytes) for agent in self._agents][0]
 
     def move(self, seed):
-        """Seconds to make the request, and seconds to carry it out."""
+        """Returns the seconds to make the request, and the seconds to carry it out."""
         self._b.ask("expect", seed=seed)
         seconds = self._a.ask("send", seed=seed)
         if not self._b.ask("check", seed=seed):
@@ -94,7 +94,7 @@ class Pair:
 
 
 def measure(pairs, slice_bytes, options):
-    """What each way takes: a row by its name."""
+    """Measures each way. Returns rows by name."""
     prepare_s, times = {}, {name: [] for name in pairs}
     for turn in range(options.repeat + 1):
         for name, pair in pairs.items():
@@ -102,7 +102,7 @@ def measure(pairs, slice_bytes, options):
                 if turn == 0:
                     prepare_s[name] = pair.prepare(slice_bytes)
                 seconds = pair.move(options.seed + turn)
-                if turn:  # the first one connects
+                if turn:  # the first transfer connects
                     times[name].append(seconds)
     rows = []
     for name in pairs:
@@ -119,7 +119,8 @@ def size_of(row):
 
 
 def ratios_of(rows):
-    """How many times the bytes a second of NIXL alone a stage moves, by size: the better way of each."""
+    """Returns by size how many times the bytes per second of NIXL alone a stage moves, where each uses its better
+    way."""
     best = {}
     for row in rows:
         key = size_of(row), row["by"]
@@ -160,7 +161,7 @@ def parse():
     for way in options.ways:
         if way not in WAYS:
             parser.error(f"--ways {way}: they are {', '.join(WAYS)}")
-    # Whole blocks of each of the slices.
+    # The sizes are whole numbers of blocks for each slice size.
     unit = 32 * max(SLICES)
     options.moved_bytes = max(1, round(options.gib * 1024 * MIB / unit)) * unit
     return options

@@ -21,7 +21,7 @@ LAYERS = 32
 
 
 class Cache:
-    """LAYERS layers of blocks of slice_bytes, twice as many as a transfer moves; for a slice_bytes of 0 two buffers."""
+    """LAYERS layers of blocks of slice_bytes, twice as many as a transfer moves; two buffers if slice_bytes is 0."""
 
     def __init__(self, moved_bytes, slice_bytes):
         self.slice_bytes = slice_bytes or moved_bytes
@@ -30,7 +30,7 @@ class Cache:
         self.blocks = 2 * self.moved
 
     def lists(self, seed):
-        """Random blocks of the source, and those of the destination that they go to."""
+        """Returns random blocks of the source, and the blocks of the destination that receive them."""
         rng = np.random.default_rng(seed)
         return tuple(rng.permutation(self.blocks)[:self.moved].astype(np.int32) for _ in range(2))
 
@@ -38,7 +38,7 @@ class Cache:
         return memory[:self.layers * self.blocks * self.slice_bytes].reshape(self.layers, self.blocks, self.slice_bytes)
 
     def slices(self, address, device):
-        """A descriptor for each, as NIXL takes them: address, length, device."""
+        """Returns a descriptor for each slice as NIXL takes them: address, length, device."""
         count = self.layers * self.blocks
         descriptors = np.zeros((count, 3), np.uint64)
         descriptors[:, 0] = address + np.arange(count, dtype=np.uint64) * np.uint64(self.slice_bytes)
@@ -47,7 +47,7 @@ class Cache:
         return descriptors
 
     def indexes(self, blocks):
-        """Of the slices of these blocks, layer by layer."""
+        """Returns the indexes of these blocks' slices, layer by layer."""
         return (np.arange(self.layers, dtype=np.int32)[:, None] * self.blocks + blocks).ravel()
 
 
@@ -55,7 +55,7 @@ _STEP = 0x9E3779B97F4A7C15  # of the words that memory is filled with, no two of
 
 
 class HostMemory:
-    """Bytes that a way has made."""
+    """Host memory that a way has allocated."""
 
     def __init__(self, array):
         self.array = array
@@ -67,7 +67,7 @@ class HostMemory:
         self.array[:] = self._pattern()
 
     def is_moved(self, cache, source, destination):
-        """Whether it has the source's blocks where they go, and zeros around them."""
+        """Returns whether the source's blocks are in their places and zeros around them."""
         expected = np.zeros_like(self.array)
         cache.view(expected)[:, destination] = cache.view(self._pattern())[:, source]
         return np.array_equal(self.array, expected)
@@ -106,7 +106,8 @@ class DeviceMemory:
 
 
 class Alone:
-    """NIXL by itself: a descriptor for each slice. All slices are prepared once; a transfer picks its own by index."""
+    """NIXL by itself, with a descriptor for each slice. All slices are prepared once; a transfer selects its own by
+    index."""
 
     def __init__(self, name, thread, pause_s, slots, slot_bytes, device):
         from nixl._api import nixl_agent, nixl_agent_config
@@ -115,7 +116,7 @@ class Alone:
         self._handles = ()
 
     def open(self, size):
-        """Memory of so many bytes, and what the other side has to know."""
+        """Allocates so many bytes of memory. Returns it, and what the other side has to know."""
         if self._device is None:
             memory, self._kind = HostMemory(np.zeros(size, np.uint8)), "DRAM"
             self._address = memory.array.ctypes.data
@@ -137,7 +138,7 @@ class Alone:
                          for name, address, device, kind in self._ends]
 
     def send(self, cache, source, destination):
-        """Moves these blocks of each layer there. Seconds that the request took to make, and the bytes to move."""
+        """Sends these blocks of each layer. Returns the seconds that making the request took, and the bytes to move."""
         start = time.perf_counter()
         ours, theirs = self._handles
         handle = self.agent.make_prepped_xfer("WRITE", ours, cache.indexes(source), theirs, cache.indexes(destination), b"moved")
@@ -153,17 +154,18 @@ class Alone:
         return made - start, moved - made
 
     def expect(self, cache, destination):
-        """Says where the next transfer goes; here the one that sends knows."""
+        """Announces the next transfer's destination; here only the sender needs to know it."""
 
     def progress(self):
-        """How many transfers have come to an end here since the last call."""
+        """Returns how many transfers have completed here since the last call."""
         if self.pause_s:
             time.sleep(self.pause_s)
         return sum(map(len, self.agent.get_new_notifs().values()))
 
 
 class Staged:
-    """tmaclient.nixl, by a tmad on each host. With THREAD the stage has one of its own, otherwise it moves when asked to."""
+    """tmaclient.nixl, by a tmad on each host. With THREAD the stage has a progress thread; otherwise it makes progress
+    when asked to."""
 
     def __init__(self, name, thread, pause_s, slots, slot_bytes, device):
         import tmaclient
@@ -190,7 +192,8 @@ class Staged:
         self._view = cache.view(self._memory.array)
 
     def _arguments(self, cache, blocks):
-        """A block has to fit into a slot: a buffer is sent as blocks of 1 MiB."""
+        """Returns the arguments of a transfer. A block has to fit into a slot, so a buffer is sent as blocks of 1
+        MiB."""
         if cache.layers == 1:
             return self._view[0, blocks[0]].reshape(-1, 1 << 20), None
         return list(self._view), blocks
@@ -227,7 +230,7 @@ WAYS = {"alone": Alone, "staged": Staged}
 
 
 class Side:
-    """The commands, by name."""
+    """Carries out commands by name."""
 
     def __init__(self, way):
         self._way, self._arrived = way, 0  # transfers that have come, and have not been checked
@@ -270,12 +273,12 @@ class Side:
 def main():
     name, way, thread, poll_us, slots, slot_bytes, device = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what NIXL says is no answer
+    os.dup2(2, 1)  # NIXL's output must not be taken for an answer
     device = None if device == "host" else int(device)
     side = Side(WAYS[way](name, thread == "on", float(poll_us) / 1e6, int(slots), int(slot_bytes), device))
     receives = False
     while True:
-        # UCX moves nothing unless it is called, if it has no thread.
+        # Without a thread of its own, UCX moves data only when it is called.
         while receives and not select.select([0], [], [], 0)[0]:
             side.progress()
         line = sys.stdin.readline()

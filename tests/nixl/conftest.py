@@ -18,7 +18,7 @@ def _reason():
 
 @pytest.fixture
 def hosts(_reason):
-    """Makes Hosts, which are there until the test ends."""
+    """Makes Hosts that exist until the test ends."""
     if _reason:
         pytest.skip(_reason)
     with contextlib.ExitStack() as stack:

@@ -38,7 +38,7 @@ _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 1, 0x1000
 
 
 def unavailable():
-    """Why there can be no hosts here; empty if there can."""
+    """Returns why hosts cannot be made here; an empty string if they can."""
     if os.geteuid() != 0:
         return "hosts are network namespaces, which only root can make"
     missing = [name for name in ("ip", "tc", "setpriv") if shutil.which(name) is None]
@@ -58,11 +58,11 @@ def _call(name, *arguments):
 
 
 def _enter_namespaces():
-    """/sys is to show the devices of the new namespace: UCX looks for them there."""
+    """Makes /sys show the devices of the new namespace, where UCX looks for them."""
     _call("unshare", _CLONE_NEWNET | _CLONE_NEWNS)
     _call("mount", None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None)
     _call("mount", b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None)
-    with contextlib.suppress(FileNotFoundError):  # its own packets would be among those that are counted
+    with contextlib.suppress(FileNotFoundError):  # IPv6's own packets would be counted as well
         for which in ("all", "default"):
             with open(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6", "w", encoding="ascii") as file:
                 file.write("1")
@@ -73,7 +73,7 @@ def _run(*command, text=None):
 
 
 class Machine:
-    """This machine, as it is."""
+    """This machine itself, without a namespace."""
 
     address, device = "127.0.0.1", "lo"
 
@@ -82,12 +82,13 @@ class Machine:
         self._processes, self._tmads = [], []
 
     def run(self, function, *arguments, **named):
-        """A call on the host: a socket that it makes is there, wherever it is used."""
+        """Makes a call on the host: a socket that it opens belongs to the host, wherever it is used."""
         return function(*arguments, **named)
 
     def start(self, command, env=None, **options):
-        """A process on the host, which the end of the host kills: a Popen. env is added to the environment, in
-        which NIXL's UCX has the link alone: it would take what all processes of a machine share."""
+        """Starts a process on the host and returns a Popen. The process is killed with the host. env is added to the
+        environment, in which NIXL's UCX has only the link: otherwise it would use what all processes of a machine
+        share."""
         options.setdefault("stdin", subprocess.DEVNULL)
         env = {**own_environment(), "UCX_TLS": "tcp", "UCX_NET_DEVICES": self.device, **(env or {})}
         process = self.run(subprocess.Popen, _dies_with_host(command), env=env, start_new_session=True, **options)
@@ -95,7 +96,7 @@ class Machine:
         return process
 
     def tmad(self, *arguments, **options):
-        """A tmad, which is stopped with the host unless the caller has done so."""
+        """Starts a tmad, which is stopped with the host unless the caller has done so."""
         tmad = Tmad(*arguments, start=False, **options)
         tmad.command = _dies_with_host(tmad.command)
         self._tmads.append(tmad)
@@ -113,7 +114,7 @@ class Machine:
 
 
 class Host(Machine):
-    """A namespace with an address."""
+    """A network namespace with an address."""
 
     device = DEVICE
 
@@ -146,13 +147,13 @@ class Host(Machine):
 def _reap(process):
     process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
-        with contextlib.suppress(BrokenPipeError):  # of what was still to be written
+        with contextlib.suppress(BrokenPipeError):  # ignores output that could not be written
             if pipe is not None:
                 pipe.close()
 
 
 def _dies_with_host(command):
-    """The shell finds out whether the host was gone before the kernel knew what its end is to do."""
+    """The shell checks whether the host ended before the kernel was told to kill its child with it."""
     return ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid()), *command]
 
 
@@ -161,29 +162,29 @@ def _thread_id():
 
 
 def _is_running():
-    """The device of this thread's namespace; UCX takes no other. That the carrier is read brings the state up to date,
-    which would take the kernel a second."""
+    """Returns whether this thread's network device is running, since UCX accepts no other. Reading the carrier updates
+    the state, which would otherwise take the kernel a second."""
     with open(f"/sys/class/net/{DEVICE}/carrier", "rb") as carrier, open(f"/sys/class/net/{DEVICE}/operstate", "rb") as state:
         return carrier.read() == b"1\n" and state.read() in (b"up\n", b"unknown\n")
 
 
 class Veth:
-    """A pair of devices in the kernel: as fast as memory, or at a rate in bits a second."""
+    """A pair of virtual devices in the kernel, as fast as memory or limited to a rate in bits per second."""
 
     def __init__(self, a, b, mtu, rate):
         a.run(_run, "ip", "link", "add", DEVICE, "type", "veth", "peer", "name", DEVICE, "netns", b.namespace)
         for host in (a, b):
             host.configure(mtu)
             if rate:
-                # A burst is what comes in 4 ms; what is in the queue, TCP has sent by its windows.
+                # The burst is what arrives in 4 ms; the queue holds what TCP's windows allow to be sent.
                 burst = max(rate // 8 // 250, 4 * mtu)
                 host.run(_run, "tc", "qdisc", "add", "dev", DEVICE, "root", "tbf", "rate", f"{rate}bit",
                          "burst", str(burst), "limit", str(16 << 20))
 
 
 class Tun:
-    """A device on each host, and a process that carries packets between the two (tun_link.py): late, at a rate, and
-    not all of them."""
+    """A device on each host, and a process that carries packets between them (tun_link.py) with a delay, a rate and
+    losses."""
 
     def __init__(self, a, b, mtu, rate, delay_ms, loss, seed):
         self._lock, fds = threading.Lock(), []
@@ -199,8 +200,8 @@ class Tun:
         self.change(rate=rate, delay_ms=delay_ms, loss=loss, seed=seed, connected=True)
 
     def change(self, **settings):
-        """rate (bits a second, 0: any), delay_ms, loss (a probability), seed, connected: from now on. Returns how many
-        packets have been (sent, lost) of those from a, and of those from b."""
+        """Changes rate (bits per second, 0: unlimited), delay_ms, loss (a probability), seed or connected from now on.
+        Returns how many packets were (sent, lost) from a, and from b."""
         with self._lock:
             self._process.stdin.write(json.dumps(settings) + "\n")
             line = self._process.stdout.readline()
@@ -208,7 +209,7 @@ class Tun:
         return tuple(map(tuple, json.loads(line)))
 
     def cut(self):
-        """From now on nothing arrives, of what is on its way either."""
+        """From now on nothing arrives, not even packets under way."""
         self.change(connected=False)
 
     def restore(self):
@@ -229,8 +230,8 @@ def _open_tun():
 
 
 class Hosts:
-    """Two of them, a and b, and their link: "veth" or "tun". rate is in bits a second, 0: as fast as it goes; a delay
-    (one way) and a loss (of packets, with a seed) has the tun only."""
+    """Two hosts, a and b, and their link: "veth" or "tun". rate is in bits per second, 0: unlimited. Only a tun link
+    has a delay (one way) and a loss (of packets, with a seed)."""
 
     def __init__(self, link="veth", *, rate=0, delay_ms=0.0, loss=0.0, seed=1, mtu=9000):
         self._open = contextlib.ExitStack()
@@ -261,7 +262,7 @@ class Hosts:
 
 
 class OneHost:
-    """This machine as both: a and b have nothing between them but what UCX finds."""
+    """This machine as both hosts: a and b are connected only by what UCX finds."""
 
     def __init__(self):
         self.a, self.b = Machine("a"), Machine("b")

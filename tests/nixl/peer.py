@@ -20,12 +20,12 @@ from nixl._api import nixl_agent, nixl_agent_config
 RANKS = (1, 2, 4, 8)
 LAYERS, BLOCKS, TOKENS, HEADS, DIM = 4, 48, 4, 8, 24
 POISON = 0x5A
-# Of a layer: where the blocks are, and the order of (blocks, tokens, heads, dim).
+# Of a layer's array: the axis of the blocks, and the order of (blocks, tokens, heads, dim).
 LAYOUTS = ((0, (0, 1, 2, 3)), (0, (0, 2, 1, 3)), (1, (1, 0, 2, 3)), (2, (2, 1, 0, 3)))
 
 
 class Pair:
-    """What moves, by its number: sizes of both sides, layouts and lists of blocks."""
+    """What is moved in the pair of that number: sizes of both sides, layouts and lists of blocks."""
 
     def __init__(self, number):
         rng = np.random.default_rng([17, number])
@@ -37,7 +37,7 @@ class Pair:
 
 
 class Caches:
-    """For each layout and size: ranks of layers, filled from one content."""
+    """For each layout and size, the ranks' layers, filled from the same contents."""
 
     def __init__(self, client, is_sender):
         self.content = np.random.default_rng(23).integers(0, 256, (LAYERS, BLOCKS, TOKENS, HEADS, DIM), "uint8")
@@ -58,13 +58,13 @@ class Caches:
         return layer[:, :, rank * HEADS // ranks : (rank + 1) * HEADS // ranks]
 
     def heads(self, layout, ranks, rank, part):
-        """The layers of a rank, of these heads alone."""
+        """Returns the layers of a rank, restricted to these heads."""
         index = [slice(None)] * 4
         index[LAYOUTS[layout][1].index(2)] = part
         return [layer[tuple(index)] for layer in self.ranks[layout, ranks][rank]]
 
     def wrong_bytes(self, pair):
-        """Those of the receiver's arrays that are not as they have to be; poisons what has come."""
+        """Returns the bytes of the receiver's arrays that are wrong; poisons what has arrived."""
         n_wrong = 0
         for rank, layers in enumerate(self.ranks[pair.to, pair.receivers]):
             for i, layer in enumerate(layers):
@@ -77,7 +77,7 @@ class Caches:
 
 
 class Peer:
-    """What the commands do."""
+    """Implements the commands."""
 
     def __init__(self, name, socket, port):
         self.client = tma.connect(socket)
@@ -87,14 +87,14 @@ class Peer:
         self.caches, self.big = None, None
 
     def connect(self, peer, ip="", port=0):
-        """Until both know each other; without an ip by etcd."""
+        """Returns once both know each other; without an ip, they find each other by etcd."""
         self.stage.connect(peer, ip, port)
 
     def metadata(self):
         return self.stage.metadata().hex()
 
     def add(self, peer, metadata):
-        """Metadata that another way has brought, once the earlier agent of the name is gone."""
+        """Adds metadata that arrived in another way, once the earlier agent of that name is gone."""
         end = time.monotonic() + 20
         while self.knows(peer) and time.monotonic() < end:
             time.sleep(0.01)
@@ -120,7 +120,7 @@ class Peer:
                     transfer.result(120)
 
     def receive_pairs(self, peer, first, n):
-        """Receives them and returns how many bytes were wrong, and how many transfers there were."""
+        """Receives pairs. Returns how many bytes were wrong, and how many transfers there were."""
         n_wrong = n_transfers = 0
         for number in range(first, first + n):
             pair = Pair(number)
@@ -139,7 +139,7 @@ class Peer:
     # ---- One transfer after the other, of which either side may be killed
 
     def make_big(self, mib):
-        """An array of blocks of 4 KiB, each of its own bytes."""
+        """Makes an array of blocks of 4 KiB with distinct contents."""
         self.big = self.client.empty((mib << 8, 4096), "uint8")
 
     def _content(self, number):
@@ -147,7 +147,7 @@ class Peer:
         return rng.integers(0, 256, (1, 4096), "uint8") ^ np.arange(len(self.big), dtype="uint8")[:, None]
 
     def begin(self, what, peer, number):
-        """Starts to send or to receive a content, and does not wait."""
+        """Starts to send or to receive, and does not wait."""
         if what == "send":
             self.big[...] = self._content(number)
             self.transfer = self.stage.send(peer, str(number), self.big)
@@ -157,7 +157,7 @@ class Peer:
             self.transfer = self.stage.receive(peer, str(number), self.big, order)
 
     def end(self, what, number):
-        """Waits for it: "whole", "wrong", or the name of an exception."""
+        """Waits for the transfer. Returns "whole", "wrong", or the name of an exception."""
         error = self.transfer.exception(120)
         if error is not None:
             return type(error).__name__
@@ -171,7 +171,7 @@ class Peer:
         return self.end(what, number)
 
     def settled(self, seconds):
-        """Waits until all slots are free: whether they are."""
+        """Waits until all slots are free. Returns whether they are."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             stats = self.stage.stats()
@@ -181,7 +181,7 @@ class Peer:
         return False
 
     def held(self):
-        """Descriptors and mapped bytes of this process, and regions of its client."""
+        """Returns the descriptors and mapped bytes of this process, and the regions of its client."""
         with open("/proc/self/statm", encoding="ascii") as file:
             resident = int(file.read().split()[1])
         return [len(os.listdir("/proc/self/fd")), resident, len(self.client.regions())]
@@ -206,7 +206,7 @@ def main():
         if command == "close":
             break
     out.flush()
-    os._exit(0)  # not after NIXL's own threads
+    os._exit(0)  # without waiting for NIXL's threads
 
 
 if __name__ == "__main__":

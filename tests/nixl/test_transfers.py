@@ -47,7 +47,7 @@ class Peer:
         return self.answer()
 
     def connect(self, other):
-        """NIXL's exchange of metadata: one side asks, and tells of itself."""
+        """Exchanges NIXL's metadata: one side asks, and sends its own."""
         self.ask("connect", other.name, other.host.address, other.port)
         deadline = time.monotonic() + scaled(20)
         while not other.ask("knows", self.name):
@@ -56,7 +56,8 @@ class Peer:
             time.sleep(0.01)
 
     def introduce(self, other):
-        """The same by the test: NIXL's listener keeps a socket of each peer that has ever asked it."""
+        """Exchanges metadata through the test, because NIXL's listener keeps a socket of each peer that has ever asked
+        it."""
         for one, another in ((self, other), (other, self)):
             one.ask("add", another.name, another.ask("metadata"))
 
@@ -69,7 +70,7 @@ class Peer:
 
 
 def move_lists(sender, receiver, n, seed):
-    """Lists at random, from one to the other: how many transfers that took."""
+    """Moves random lists from one side to the other. Returns how many transfers that took."""
     sender.ask("fill", True)
     receiver.ask("fill", False)
     first = seed % (1 << 31)
@@ -81,7 +82,7 @@ def move_lists(sender, receiver, n, seed):
 
 
 def test_block_lists(hosts, seed):
-    """Lists at random between sizes of tensor parallelism and layouts at random, of four layers."""
+    """Random lists between random sizes of tensor parallelism and layouts, with four layers."""
     pair = hosts("veth")
     sender, receiver = (Peer(h, h.name, h.tmad("--threads", "1"), PORT) for h in (pair.a, pair.b))
     sender.connect(receiver)
@@ -93,7 +94,7 @@ def test_block_lists(hosts, seed):
 
 
 def test_a_lossy_link(hosts, seed):
-    """The same over a link that is late and loses packets."""
+    """The same over a link that delays and loses packets."""
     pair = hosts("tun", delay_ms=2, loss=0.01, seed=seed)
     sender, receiver = (Peer(h, h.name, h.tmad("--threads", "1"), PORT) for h in (pair.a, pair.b))
     sender.connect(receiver)
@@ -106,11 +107,11 @@ def test_a_lossy_link(hosts, seed):
 
 @contextlib.contextmanager
 def etcd_of(host):
-    """An etcd of its own at the host's address, whose data go with it: what clients call it by."""
+    """Runs an etcd at the host's address, whose data is deleted with it. Yields its address for clients."""
     url = f"http://{host.address}:{ETCD_PORT}"
     with tempfile.TemporaryDirectory() as directory:
         process = host.start(["etcd", "--data-dir", directory, "--listen-client-urls", url, "--advertise-client-urls", url],
-                             env={"ETCD_UNSUPPORTED_ARCH": "arm64"})  # 3.4 wants to be asked for that
+                             env={"ETCD_UNSUPPORTED_ARCH": "arm64"})  # version 3.4 requires this
         try:
             wait_until(lambda: host.run(_is_open, host.address, ETCD_PORT), f"etcd is at {url}")
             yield url
@@ -126,7 +127,7 @@ def _is_open(address, port):
 
 @pytest.mark.skipif(not shutil.which("etcd"), reason="etcd is not installed: apt-get install etcd-server")
 def test_etcd(hosts, seed):
-    """It alone tells peers of each other, one of which is there before the other; agents do not listen."""
+    """Peers learn of each other only through etcd, where one registers before the other; agents do not listen."""
     pair = hosts("veth")
     tmads = [host.tmad("--threads", "1") for host in (pair.a, pair.b)]
     with etcd_of(pair.a) as url:
@@ -144,8 +145,8 @@ def test_etcd(hosts, seed):
 
 @pytest.mark.parametrize("role", ["send", "receive"])
 def test_killed(hosts, seed, role):
-    """One side again and again, mid-transfer: the other one goes on with a third, is told nothing wrong, and has all of
-    its slots, descriptors and regions again."""
+    """One side is killed repeatedly during transfers: the other one goes on with a third, gets no wrong data, and has
+    all of its slots, descriptors and regions back."""
     rng, pair = random.Random(seed), hosts("veth")
     other_role = "receive" if role == "send" else "send"
     tmads = {host: host.tmad("--threads", "1") for host in (pair.a, pair.b)}
@@ -167,7 +168,7 @@ def test_killed(hosts, seed, role):
         end = survivor.ask("end", other_role, number)
         ends[end] = ends.get(end, 0) + 1
         assert survivor.ask("settled", scaled(10))
-        survivor.ask("make_big", 2)  # beside it: with the third
+        survivor.ask("make_big", 2)  # at the same time, with the third
         survivor.ask("begin", other_role, "third", number)
         assert third.ask("round", role, "survivor", number) == "whole"
         assert survivor.ask("end", other_role, number) == "whole"
@@ -180,7 +181,8 @@ def test_killed(hosts, seed, role):
 
 
 def test_a_peer_that_hangs(hosts):
-    """Others go on, its slots are lent to nobody, and it fails alone when it wakes up."""
+    """Transfers with others go on; the hung peer's slots are not lent to anybody, and only it fails when it wakes
+    up."""
     pair = hosts("veth")
     tmads = {host: host.tmad("--threads", "1") for host in (pair.a, pair.b)}
     survivor, third, hung = (Peer(h, name, tmads[h], PORT + i) for i, (h, name) in enumerate(
@@ -202,7 +204,7 @@ def test_a_peer_that_hangs(hosts):
 
 
 def test_a_link_that_is_cut(hosts, seed):
-    """For a while: what was under way goes on."""
+    """The link is cut for a while: transfers under way go on afterwards."""
     pair = hosts("tun", delay_ms=1, seed=seed)
     sender, receiver = (Peer(h, h.name, h.tmad("--threads", "1"), PORT) for h in (pair.a, pair.b))
     sender.connect(receiver)

@@ -38,7 +38,7 @@ class Direction:
             self._queue.clear()
 
     def take(self):
-        """What the device has."""
+        """Reads the packets that the device has."""
         for _ in range(BATCH):
             try:
                 packet = os.read(self.source, PACKET_BYTES)
@@ -57,7 +57,7 @@ class Direction:
                 self._queue.append((due, packet))
 
     def give(self):
-        """What is due; returns when the next one is."""
+        """Writes the packets that are due. Returns when the next one is."""
         queue, now = self._queue, time.monotonic()
         while queue:
             if queue[0][0] > now:

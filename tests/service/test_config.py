@@ -25,14 +25,14 @@ from scrape import scrape
 from tmad import (FAULTY, NATIVE, SOURCE, TMAD, Memory, Rpc, RpcError, Tmad, by_engine, own_uid, pack_request, scaled,
                   tensor, tmactl, wait_until)
 
-# Made by make, beside the programs; a tarball has it among the sources.
+# Made by make beside the programs; a tarball has it among the sources.
 SHIPPED = next((path for path in (os.path.join(os.environ.get("TEST_BUILDDIR") or "build", "daemon/config/tmad.conf"),
                                   os.path.join(SOURCE, "daemon/config/tmad.conf")) if os.path.exists(path)), None)
 FATAL = 6666  # bytes; a copy of so many loses the device of tests/support/faulty.c
 
 
 def run_tmad(*args, **options):
-    """A tmad that is expected to end by itself."""
+    """Runs a tmad that is expected to end by itself."""
     return subprocess.run([TMAD, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           encoding="utf-8", timeout=scaled(20), check=False, **options)
 
@@ -130,7 +130,7 @@ class Files(ConfigCase):
         self.assertIn("Permission denied", done.stderr)
 
     def test_deadlines_of_centuries(self):
-        """In nanoseconds they leave 64 bits: of the first nothing would be left, the second would be over."""
+        """In nanoseconds such deadlines exceed 64 bits: they must not wrap around to a short time."""
         self.write("[limits]\nframe_deadline_ms = 288230376151711744\nwait_deadline_ms = 9223372036854775807\n")
         with self.start().rpc() as rpc, Memory(8192) as memory:
             region = memory.register(rpc)
@@ -154,7 +154,7 @@ class Files(ConfigCase):
 
 
 class Bounds(ConfigCase):
-    """Limits that one limit makes impossible to reach."""
+    """Limits that are impossible to reach because of another limit."""
 
     pairs = (("connections-per-uid", "connections"), ("behind-waits-per-uid", "jobs-per-uid"),
              ("jobs-behind-wait", "jobs-per-uid"), ("message-fds", "pending-fds-per-uid"),
@@ -234,7 +234,7 @@ class Options(ConfigCase):
 
 
 class Overrides(ConfigCase):
-    """Limits of one user or group."""
+    """Limits of a single user or group."""
 
     def own(self, text):
         return text.replace("UID", str(os.getuid())).replace("GID", str(os.getgid()))
@@ -274,7 +274,7 @@ class Overrides(ConfigCase):
 
     @unittest.skipIf(os.environ.get("EMULATOR"), "an emulator may not know a peer's groups")
     def test_groups(self):
-        """The most generous of several groups; a user's own section above them."""
+        """Of several groups the most generous one applies; a user's own section takes precedence."""
         groups = '[limits "gid:GID"]\nregions_per_uid = 3\nplans_per_uid = 30\njobs_per_uid = 30\n'
         self.assertEqual(self.used(groups)["regions_per_uid"], 3)
         limits = self.used(groups + '[limits "uid:UID"]\nplans_per_uid = 5\n')
@@ -294,7 +294,7 @@ class Overrides(ConfigCase):
 
     @staticmethod
     def limits_as(path, uid, groups):
-        """What a process of that user in these groups is told."""
+        """Returns the limits reported to a process of that user in these groups."""
         reader, writer = os.pipe()
         child = os.fork()
         if not child:
@@ -419,7 +419,7 @@ class Access(ConfigCase):
 
 @unittest.skipIf(SHIPPED is None, "not built")
 class Shipped(ConfigCase):
-    """The file that is installed."""
+    """The configuration file that is installed."""
 
     def setUp(self):
         super().setUp()
@@ -470,7 +470,7 @@ class Manager:
         self.socket.settimeout(scaled(20))
 
     def next(self, key):
-        """The next message that has the key: a dict of its lines."""
+        """Returns the next message that has the key, as a dictionary of its lines."""
         while True:
             message = dict(line.split("=", 1) for line in self.socket.recv(65536).decode().splitlines())
             if key in message:
@@ -489,7 +489,7 @@ class ReloadCase(ConfigCase):
         return tmad
 
     def reload(self, tmad, text=None):
-        """Its STATUS at the end."""
+        """Reloads. Returns the STATUS at the end."""
         if text is not None:
             self.write(text)
         before = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -503,7 +503,7 @@ class ReloadCase(ConfigCase):
 
 
 class SubordinateUids(ReloadCase):
-    """Whom a uid is charged to, by a file like /etc/subuid."""
+    """To whom a uid is charged, by a file like /etc/subuid."""
 
     def setUp(self):
         super().setUp()
@@ -556,7 +556,7 @@ class SubordinateUids(ReloadCase):
 
     @unittest.skipUnless(os.geteuid() == 0, "connects as other users")
     def test_a_reload(self):
-        """It applies to new connections; those that are there stay charged as they were."""
+        """A reload applies to new connections; existing ones stay charged as they were."""
         self.ranges("")
         tmad = self.start("--connections-per-uid=1")
         first = self.connect(tmad, self.subordinate[0])
@@ -625,7 +625,7 @@ class SubordinateUids(ReloadCase):
 
 
 class Cgroups(ReloadCase):
-    """Whom the processes of a cgroup are charged to."""
+    """To whom the processes of a cgroup are charged."""
 
     def setUp(self):
         super().setUp()

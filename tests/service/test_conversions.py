@@ -20,7 +20,7 @@ MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
 class Case:
-    """A random request, its memory and what it should give."""
+    """A random request, its memory and the expected result."""
 
     def __init__(self, rng):
         self.source, self.target = (str(rng.choice(INTEGERS + FLOATS)) for _ in range(2))
@@ -118,8 +118,8 @@ class Bench:
         self.at = 0
 
     def place(self, rng, dtype, shape, strided=True):
-        """A view of so many elements somewhere in the region, and its description. Not strided: contiguous, and
-        often at a multiple of 16 bytes."""
+        """Returns a view of so many elements somewhere in the region, and its description. Unless strided, it is
+        contiguous, and often at a multiple of 16 bytes."""
         dtype = np.dtype(dtype)
         strides, step = [0] * len(shape), 1
         for d in reversed(range(len(shape))):
@@ -157,7 +157,7 @@ class RandomCase(ConversionsCase):
     """Random transforms."""
 
     def request(self, rng, case):
-        """What to send, and the destination's view."""
+        """Returns the request, and the destination's view."""
         self.bench.begin()
         expected = case.expected()
         src, src_at = self.bench.place(rng, storage(case.source), case.shape, case.is_strided)
@@ -184,7 +184,7 @@ class RandomCase(ConversionsCase):
         self.compare(Images, share(500))
 
     def compare(self, kind, cases):
-        """Requests of a kind, against the oracle; nothing else is written."""
+        """Compares requests of a kind with the oracle, and checks that nothing else is written."""
         seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 31)))
         cases = int(os.environ.get("TEST_CASES", cases))
         print(f"# seed {seed}, {cases} cases", flush=True)

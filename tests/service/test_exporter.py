@@ -24,7 +24,7 @@ STARTS_FAULTY = unittest.skipIf(os.environ.get("EMULATOR"), "no emulator starts 
 
 
 def address_of(tmad):
-    """Of a tmad that was given a port of the kernel's choice."""
+    """Returns the address of a tmad that was given a port of the kernel's choice."""
     return re.search(r"metrics on http://(\S+)", tmad.log()).group(1)
 
 
@@ -201,7 +201,7 @@ class Life(unittest.TestCase):
             memory[0:8] = (1).to_bytes(8, "little")
 
     def passed(self, directory, program, engine):
-        """Starts it with two sockets of a service manager's."""
+        """Starts it with two sockets of a service manager."""
         clients, metrics = socket.socket(socket.AF_UNIX), socket.socket()
         clients.bind(os.path.join(directory, "s"))
         metrics.bind(("127.0.0.1", 0))
@@ -279,7 +279,7 @@ class Life(unittest.TestCase):
 
 
 def lose(path):
-    """The device, and waits for the next life."""
+    """Loses the device, and waits until it is back."""
     with Rpc(path) as rpc, Memory(65536) as memory:
         region = memory.register(rpc)
         rpc.request("copy", {"dst": tensor(region, [FATAL_BYTES]), "src": tensor(region, [FATAL_BYTES], offset=32768)})
@@ -333,7 +333,7 @@ class Hostile(unittest.TestCase):
 
     @staticmethod
     def answer(sock):
-        """All that comes until it ends."""
+        """Returns everything that comes until the connection ends."""
         data = b""
         with contextlib.suppress(ConnectionError):
             while piece := sock.recv(65536):
@@ -456,7 +456,7 @@ class Slow(unittest.TestCase):
             os.waitpid(child, 0)
 
     def scrape_beside(self, address, tmad, size):
-        """How many of SCRAPES scrapes got their page."""
+        """Returns how many of SCRAPES scrapes got their page."""
         took, done, pings = [], 0, []
         with tmad.rpc() as rpc:
             for _ in range(self.SCRAPES):

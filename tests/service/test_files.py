@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that others have made: files of tmpfs and memfds without seals, and what happens to requests, and to nobody
-else, when such a file shrinks."""
+"""Memory that others have made: files of tmpfs and memfds without seals, and what happens to requests when such a file
+shrinks."""
 import contextlib
 import fcntl
 import mmap
@@ -21,7 +21,7 @@ from tmad import ENGINE, NATIVE, SOURCE, Memory, RpcError, Tmad, scaled, tensor,
 
 SIZE = 1 << 20
 PAGE = mmap.PAGESIZE
-SMALL = 64  # bytes that the CPU engine's loop moves itself
+SMALL = 64  # few enough bytes for the CPU engine to move them in the submitting thread
 
 
 def has_seals(fd):
@@ -72,7 +72,7 @@ class Files(RawCase):
 
     # ---- What others make ----
     def held(self, fd):
-        """How many descriptors of a file the service has."""
+        """Returns how many descriptors of a file the service has."""
         wanted, count = os.fstat(fd), 0
         folder = f"/proc/{self.tmad.pid}/fd"
         for name in os.listdir(folder):
@@ -81,7 +81,7 @@ class Files(RawCase):
         return count
 
     def test_kinds(self):
-        """Each keeps a descriptor for as long as it is registered."""
+        """A region of each kind keeps a descriptor for as long as it is registered."""
         kinds = {"tmpfs": self.shm, "memfd without seals": lambda: self.memfd(os.MFD_ALLOW_SEALING),
                  "memfd that takes none": lambda: self.memfd(0)}
         for what, make in kinds.items():
@@ -95,7 +95,7 @@ class Files(RawCase):
                     wait_until(lambda: self.held(fd) == 0, "its descriptor is closed")
 
     def test_an_odd_size(self):
-        """What lies past the end of the file is of no region."""
+        """Bytes beyond the end of the file belong to no region."""
         fd = self.shm(3 * PAGE + 5)
         self.refused("OUT_OF_RANGE", "region_register", {"kind": "memfd", "size": 3 * PAGE + 6},
                      ["exceeds the file", str(3 * PAGE + 5)], [fd])
@@ -127,7 +127,7 @@ class Files(RawCase):
                 shm.unlink()
 
     def test_the_examples_of_the_protocol(self):
-        """They print what they say that they print."""
+        """The examples print what the protocol says that they print."""
         self.shm(0)
         with open(os.path.join(SOURCE, "proto", "protocol.md"), encoding="utf-8") as file:
             blocks = re.findall(r"```python\n(.*?)```", file.read(), re.DOTALL)
@@ -172,7 +172,7 @@ class Files(RawCase):
         self.assertEqual(os.fstat(fd).st_blocks, PAGE // 512, "no page was made")
 
     def test_read_only(self):
-        """What a device pins has to be watched, and a mapping of such a descriptor cannot be."""
+        """What a device pins has to be watched, and a mapping of a read-only descriptor cannot be."""
         register = {"kind": "memfd", "size": SIZE, "writable": False}
         fd = self.shm(flags=os.O_RDONLY)
         if ENGINE == "cuda":
@@ -188,7 +188,7 @@ class Files(RawCase):
         self.rpc.call("region_register", register, [sealed])
 
     def test_what_is_no_memory(self):
-        """One sentence for everything, whatever file system it is of."""
+        """One sentence covers all such files, whatever file system they are on."""
         self.shm(0)
         with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
             fifo, link = os.path.join(directory, "fifo"), os.path.join(directory, "link")
@@ -300,7 +300,7 @@ class Files(RawCase):
         self.check_shrinks(SIZE - 1)
 
     def test_items_of_a_batch(self):
-        """Each says whether its memory was whole."""
+        """Each item's status says whether its memory was whole."""
         _, b = self.region(SIZE)
         fd = self.shm()
         region = self.register(fd)
@@ -340,7 +340,7 @@ class Files(RawCase):
         self.assertIn(caught.exception.name, ("DEVICE", "TIMEOUT"))
 
     def test_a_ring_that_is_cut(self):
-        """It ends its connection, and no other."""
+        """The truncated ring ends its connection, and no other."""
         fd = self.shm(2 * PAGE)
         for cut in (0, 1):
             with self.subTest(cut=cut), self.tmad.rpc() as rpc:

@@ -46,7 +46,7 @@ class Places(test_devices.Places):
                 self.add(f"{kind} of device {device}", case.create(device, SIZE, kind=kind))
 
     def operand(self, array):
-        """A tensor of it, valid while no more than 15 others are made."""
+        """Returns a tensor of the place, valid until 15 others are made."""
         offset = self.n_operands % 16 * SLOT
         self.n_operands += 1
         self.operands[offset:offset + array.nbytes] = array.tobytes()
@@ -87,7 +87,8 @@ class Random:
         return [int(self.rng.integers(1, (1500, 50, 13, 7)[rank - 1])) for _ in range(rank)]
 
     def conversion(self, dtype, permuted):
-        """The destination's type, what a request takes for it, and what NumPy makes of the permuted source."""
+        """Returns the destination's type, the request's parameters for it, and what NumPy makes of the permuted
+        source."""
         if dtype not in CASTS or self.rng.integers(0, 2):
             return dtype, {}, lambda a: a
         to = str(self.rng.choice(CASTS[dtype]))

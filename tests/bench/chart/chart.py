@@ -79,7 +79,7 @@ def cells(name, ratios):
 
 
 def figures(results):
-    """Lines for README.md."""
+    """Returns lines for README.md."""
     yield "| random transforms | rows | geometric mean | 10th percentile | worst |"
     yield "|---|---|---|---|---|"
     yield cells("CPU engine, to memcpy", results.cpu.get("tmad"))
@@ -94,7 +94,7 @@ def figures(results):
 
 
 def put_figures(readme, results):
-    """The README's text, with the figures between the marks."""
+    """Returns the README's text, with the figures between the marks replaced."""
     before, rest = readme.split(START)
     return before + START + "\n".join(figures(results)) + "\n" + END + rest.split(END)[1]
 

@@ -30,7 +30,7 @@ import compare_rows
 from compare_rows import Distribution, cells_of, median
 
 NAMES = {"numpy": "NumPy", "torch": "torch", "hptt": "HPTT"}
-LEAST = "64"  # KiB of a source: of less, a call from Python is the larger part
+LEAST = "64"  # KiB of a source; for smaller ones, the call from Python takes the larger part
 DISTRIBUTION = "rows | geometric mean | 10th percentile | worst"
 
 
@@ -43,7 +43,7 @@ def text_of(path):
 
 
 def run_bench(options, *more):
-    """bench's report of the rows that the options name."""
+    """Returns bench's report of the rows that the options name."""
     command = [*os.environ.get("EMULATOR", "").split(), options.bench, "--json", "--random", *options.random, *more]
     for name in ("least", "most", "isa", "threads"):
         command += [f"--{name}={getattr(options, name)}"] if getattr(options, name) else []
@@ -58,7 +58,7 @@ def run_bench(options, *more):
 
 @dataclasses.dataclass
 class Times:
-    """Of a row: nanoseconds of each run."""
+    """The nanoseconds of each run of a row."""
     base: list
     tmad: dict  # by instruction set
 
@@ -94,7 +94,7 @@ def best_other(result):
 
 
 def speed_to(isa, name):
-    """tmad's speed to that of one of the others, or of the fastest: "best"."""
+    """Returns tmad's speed relative to that of one of the others, or of the fastest: "best"."""
     def ratio(result):
         other = best_other(result) if name == "best" else result["others_ns"].get(name)
         return other and other / result["tmad_ns"][isa]
@@ -141,7 +141,7 @@ def report_lines(results):
 
 
 def measure(options):
-    """The run and the results, which are also written as they come: a run that is cut short loses none."""
+    """Returns the run and the results. They are also written as they come, so that an interrupted run loses none."""
     import compare_cpu_measure
 
     run, times = read_times(text_of(options.report) if options.report else run_bench(options, "--runs=1"))
@@ -162,7 +162,7 @@ def measure(options):
 
 
 def read_results(text):
-    """What --out wrote. ValueError: it is something else."""
+    """Reads what --out wrote. Raises ValueError if it is something else."""
     try:
         first, *results = map(json.loads, text.splitlines())
         if not results:

@@ -20,17 +20,17 @@ ALIGN = 256
 LOW, HIGH = 16, 64  # bytes of random data: as the highest byte of a float, they make no NaN and nothing denormal
 LEAST_ROUND = 64 << 20
 MAX_PLACES = 1 << 14
-SAMPLE_NS = 2e6  # a run repeats a call for at least so long
+SAMPLE_NS = 2e6  # a run repeats a call for at least this long
 ROW_NS = 1e9
 MIN_RUNS, MAX_RUNS = 3, 9
-REST_S = 0.01  # OpenMP's threads look for more work for so long, on CPUs that the next one needs
+REST_S = 0.01  # OpenMP's threads spin for about this long, on CPUs that the next operation needs
 
 
 # ---- A row in NumPy --------------------------------------------------------------------------------------------------
 
 
 def pitch_of(row):
-    """Bytes from a place to the next, on either side; as in compare_torch, which gets places of the same arenas."""
+    """Returns the bytes from one place to the next on either side, as in compare_torch, which uses the same arenas."""
     most = max(row.src_elements * row.element, row.dst_elements * row.element, int(row.bytes) // 2)
     return (most // ALIGN + 2) * ALIGN
 
@@ -53,7 +53,7 @@ def destination(row, arena, place=0):
 
 
 def shown(row, src):
-    """What the destination shows of a source, in the order of the source's axes."""
+    """Returns what the destination shows of a source, in the order of the source's axes."""
     index = [None] * len(row.perm)
     for axis, before, after in zip(row.perm, row.before, row.after):
         index[axis] = slice(max(-before, 0), row.shape[axis] - max(-after, 0))
@@ -69,7 +69,7 @@ def has_border(row):
 
 
 def value_of(row):
-    """What a constant border is filled with."""
+    """Returns the value of a constant border."""
     if row.dtype == "bfloat16":
         return np.float32(row.value).view(np.uint32) >> 16
     return np.array(row.value).astype(dtype_of(row))
@@ -79,7 +79,8 @@ def value_of(row):
 
 
 def by_numpy(row, dst, src):
-    """A function of no arguments, which returns what it filled. The same below; None where there is no such thing."""
+    """Returns a function without arguments that returns what it filled. So do the functions below, or None where a
+    library lacks the operation."""
     view = shown(row, src).transpose(row.perm)
     if not has_border(row):
         def copy():
@@ -91,7 +92,7 @@ def by_numpy(row, dst, src):
 
 
 class Others:
-    """What is installed here besides NumPy."""
+    """The libraries besides NumPy that are installed here."""
 
     def __init__(self, threads):
         self.threads, self.torch, self.hptt = threads, None, None
@@ -117,7 +118,7 @@ class Others:
         return f"NumPy {np.__version__} with 1 thread, {torch}, {'HPTT' if self.hptt else 'no HPTT'}"
 
     def by_torch(self, row, arenas, places):
-        """For each place."""
+        """Returns a function for each place."""
         dst, src = map(self.torch.from_numpy, arenas)
         run = self.tensors.eager(row, "cpu")
         return [functools.partial(run, self.tensors.destination(row, dst, place), self.tensors.source(row, src, place))
@@ -129,7 +130,7 @@ class Others:
                 for place in range(places)]
 
     def operations(self, row, arenas, places):
-        """By name, a function for each place, or None."""
+        """Returns by name a function for each place, or None."""
         dst, src = arenas
         ret = {"numpy": [by_numpy(row, destination(row, dst, place), source(row, src, place))
                          for place in range(places)]}
@@ -140,14 +141,14 @@ class Others:
         return ret
 
     def bytes_of(self, made):
-        """Of what a function returned."""
+        """Returns the bytes of what a function returned."""
         if isinstance(made, np.ndarray):
             return np.ascontiguousarray(made).reshape(-1).view(np.uint8)
         return made.contiguous().reshape(-1).view(self.torch.uint8).numpy()
 
 
 def check(row, operations, arenas, others):
-    """Calls each at the first place. ValueError: the bytes are not NumPy's."""
+    """Calls each at the first place. Raises ValueError if the bytes are not NumPy's."""
     dst = destination(row, arenas[0])
     expected = others.bytes_of(operations["numpy"][0]()).copy()
     for name, functions in operations.items():
@@ -160,7 +161,7 @@ def check(row, operations, arenas, others):
 
 
 def cache_bytes():
-    """Of the last level, by the C library, as in bench; 0: it does not say."""
+    """Returns the size of the last-level cache by the C library, as in bench; 0 if unknown."""
     done = subprocess.run(["getconf", "LEVEL3_CACHE_SIZE"], stdout=subprocess.PIPE, encoding="utf-8", check=False)
     return int(done.stdout) if done.stdout.strip().isdigit() else 0
 
@@ -177,7 +178,7 @@ class Clock:
         return max(1, min(MAX_PLACES, self.round // pitch_of(row)))
 
     def call_ns(self, functions, calls):
-        """Each call is at the next place, whoever was at those before."""
+        """Returns the nanoseconds of a call. Each call uses the next place, whoever used the earlier ones."""
         turn = [functions[(self.at + i) % len(functions)] for i in range(calls)]
         self.at = (self.at + calls) % len(functions)
         time.sleep(REST_S)
@@ -187,7 +188,7 @@ class Clock:
         return (time.perf_counter_ns() - start) / calls
 
     def time(self, operations):
-        """Nanoseconds of a call by name: medians."""
+        """Returns the median nanoseconds of a call by name."""
         sides = {name: functions for name, functions in operations.items() if functions}
         self.at = 0
         calls = {name: max(1, int(SAMPLE_NS / self.call_ns(functions, 1))) for name, functions in sides.items()}
@@ -199,7 +200,7 @@ class Clock:
 
 
 def measure(rows, others, seconds):
-    """Nanoseconds by name for each row, as they come; none after so many seconds."""
+    """Yields nanoseconds by name for each row; none after so many seconds."""
     clock, deadline = Clock(rows), time.monotonic() + seconds
     for row in rows:
         if time.monotonic() > deadline:

@@ -16,13 +16,13 @@ KINDS = {4: ("sTensorTranspose", ctypes.c_float, 1), 8: ("dTensorTranspose", cty
 
 
 def find():
-    """The library, or None."""
+    """Returns the library, or None."""
     name = os.environ.get("HPTT_LIBRARY") or ctypes.util.find_library("hptt")
     return ctypes.CDLL(name) if name else None
 
 
 def outer_sizes(row):
-    """The sizes of the tensor that the source is a part of; None: it is a part of none."""
+    """Returns the sizes of the tensor of which the source is a part; None if it is no such part."""
     if min(row.strides) <= 0 or row.strides[-1] != 1:
         return None
     outer = [row.shape[0]]
@@ -51,7 +51,8 @@ class Hptt:
             self.functions[element] = function
 
     def transposition(self, row, dst, src):
-        """A function that fills dst from src, which has the axes of the row's source, and of these what is shown."""
+        """Returns a function that fills dst from src. src has the axes of the row's source, reduced to what is
+        shown."""
         def ints(values):
             return (ctypes.c_int * len(values))(*values)
 

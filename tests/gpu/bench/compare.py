@@ -24,7 +24,7 @@ import compare_rows
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("TEST_BUILDDIR") or os.path.join(HERE, "..", "..", "..", "build")
-BUNDLED = os.path.join(HERE, "bin", "bench_gpu")  # by make gpu-bundle
+BUNDLED = os.path.join(HERE, "bin", "bench_gpu")  # made by make gpu-bundle
 BENCH = BUNDLED if os.path.exists(BUNDLED) else os.path.join(BUILD, "tests/gpu/bench/bench_gpu")
 
 
@@ -34,7 +34,7 @@ def text_of(path):
 
 
 def run_bench(options):
-    """bench_gpu's report of the rows that the options name."""
+    """Returns bench_gpu's report of the rows that the options name."""
     command = [options.bench, "--json", "--random", *options.random]
     for name in ("least", "most"):
         command += [f"--{name}={getattr(options, name)}"] if getattr(options, name) else []
@@ -47,7 +47,7 @@ def run_bench(options):
 
 
 def measure(options):
-    """The run and the results, which are also written as they come: a run that is cut short loses none."""
+    """Returns the run and the results. They are also written as they come, so that an interrupted run loses none."""
     text = text_of(options.report) if options.report else run_bench(options)
     run, rows = compare_rows.read_report(text)
     rows = rows[:options.limit]

@@ -16,9 +16,9 @@ import cutensor
 from compare_rows import median
 from compare_torch import compiled, destination, eager, pitch_of, random_arena, same_bytes, source, viewer
 
-SAMPLE_BYTES = 128 << 20  # that the calls of a run move together, as in bench_gpu
+SAMPLE_BYTES = 128 << 20  # moved by all calls of a run together, as in bench_gpu
 MAX_CALLS = 32
-LEAD = 128 << 20  # that a copy ahead of the calls reads; more than the L2 holds
+LEAD = 128 << 20  # bytes read by a copy before the calls; more than the L2 holds
 MAX_LEADS = 256
 ROW_SECONDS = 0.15
 MIN_RUNS, MAX_RUNS = 3, 9
@@ -37,11 +37,13 @@ class Clock:
         self.leads = 1
 
     def places(self, row):
-        """As many as the L2 cannot hold, but no more than a run has calls: the copy ahead of it empties the L2."""
+        """Returns the number of places: more than the L2 can hold, but at most one for each call, as the copy before a
+        run empties the L2."""
         return max(2, min(MAX_CALLS, 2 * self.l2 // pitch_of(row) + 1))
 
     def call_ns(self, call, calls):
-        """Nanoseconds of one of so many calls, which the host enqueues before the device begins the first."""
+        """Returns the nanoseconds of one of so many calls, all of which the host enqueues before the device begins the
+        first."""
         while True:
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             for _ in range(self.leads):
@@ -57,8 +59,8 @@ class Clock:
             self.leads *= 2
 
     def time(self, row, operations):
-        """operations: run(dst, src) by name. Returns, by name and for "copy", nanoseconds of a call, and the ratios of
-        the copy's time to theirs: medians of runs in which all take turns."""
+        """operations has run(dst, src) by name. Returns, by name and for "copy", the nanoseconds of a call, and the
+        ratios of the copy's time to theirs: medians of runs in which all take turns."""
         calls, half, pitch = calls_of(row), int(row.bytes) // 2, pitch_of(row)
         places = [(destination(row, self.dst, i), source(row, self.src, i), self.dst[i * pitch:i * pitch + half],
                    self.src[i * pitch:i * pitch + half]) for i in range(self.places(row))]
@@ -92,8 +94,8 @@ class Clock:
 
 
 def compile_ahead(report, limit, jobs):
-    """The first rows of a report's text, by processes of their own, which use no time of the device. They are not of
-    multiprocessing, under which torch's cache has other keys."""
+    """Compiles the first rows of a report's text in separate processes, which use no time of the device. They are not
+    made by multiprocessing, under which torch's cache has other keys."""
     code = "import compare_torch; compare_torch.compile_only({}, {}, {})"
     workers = [subprocess.Popen([sys.executable, "-c", code.format(limit, i, jobs)], stdin=subprocess.PIPE,
                                 cwd=os.path.dirname(os.path.abspath(__file__)), encoding="utf-8") for i in range(jobs)]
@@ -105,7 +107,7 @@ def compile_ahead(report, limit, jobs):
 
 
 def by_cutensor(row, tensors, dst, src):
-    """run(dst, src), or None if cuTENSOR has no such transforms."""
+    """Returns run(dst, src), or None if cuTENSOR has no such transforms."""
     if not tensors or not cutensor.takes(row):
         return None
     view = viewer(row)
@@ -114,8 +116,8 @@ def by_cutensor(row, tensors, dst, src):
 
 
 def operations_of(row, clock, tensors):
-    """run(dst, src) by name, None for one that refused, each once it has moved the bytes that eager torch moves.
-    ValueError: it has not."""
+    """Returns run(dst, src) by name, or None for one that refused, after each has moved the same bytes as eager torch.
+    Raises ValueError if one has not."""
     dst, src = destination(row, clock.dst, 1), source(row, clock.src)
     expected = eager(row, clock.src.device)(destination(row, clock.dst), src)
     makers = {"eager": lambda: eager(row, clock.src.device), "compile": lambda: compiled(row, clock.src.device),
@@ -136,7 +138,7 @@ def operations_of(row, clock, tensors):
 
 
 def measure(rows, tensors, seconds, device="cuda"):
-    """A result for each row, for compare_rows.report_lines, as it comes; none after so many seconds."""
+    """Yields a result for each row, for compare_rows.report_lines; none after so many seconds."""
     clock, deadline = Clock(rows, device), time.monotonic() + seconds
     for row in rows:
         if time.monotonic() > deadline:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of bench_gpu's JSON, and figures over many of them. Knows no GPU and no torch."""
+"""Parses the rows of bench_gpu's JSON and computes figures over many of them. Needs no GPU and no torch."""
 import dataclasses
 import json
 import math
 
-NEAR = 0.97  # of the best other: under it, a row counts as slower
+NEAR = 0.97  # A row below this ratio to the best other counts as slower.
 
 ELEMENT_BYTES = {"bool": 1, "complex64": 8, "complex128": 16, "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1,
                  **{f"{kind}{bits}": bits // 8 for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)}}
@@ -16,7 +16,7 @@ class Row:
     what: str
     dtype: str
     shape: tuple
-    strides: tuple  # of the source; negative ones run backwards
+    strides: tuple  # of the source; negative for reversed axes
     src_offset: int  # of element [0, ..., 0]
     dst_offset: int
     perm: tuple
@@ -26,7 +26,7 @@ class Row:
     value: int
     family: str
     bytes: float  # read plus written
-    ratio: float  # of the copy's time to tmad's
+    ratio: float  # the copy's time divided by tmad's
     tmad_ns: float
 
     @property
@@ -44,17 +44,17 @@ class Row:
 
     @property
     def reversed(self):
-        """The axes of the source that run backwards."""
+        """Returns the source's reversed axes."""
         return tuple(axis for axis, stride in enumerate(self.strides) if stride < 0)
 
     @property
     def src_low(self):
-        """The lowest element that the source has, counted from the start of its memory."""
+        """Returns the lowest element of the source, counted from the start of its memory."""
         return self.src_offset + sum((n - 1) * min(stride, 0) for n, stride in zip(self.shape, self.strides))
 
     @property
     def src_elements(self):
-        """From the start of the source's memory to its end."""
+        """Returns the number of elements from the start of the source's memory to its end."""
         return self.src_offset + sum((n - 1) * max(stride, 0) for n, stride in zip(self.shape, self.strides)) + 1
 
     @property
@@ -93,7 +93,8 @@ def row_of(node):
 
 
 def read_report(text):
-    """What bench_gpu --json printed: what it says of the run, and its rows. ValueError: it is something else."""
+    """Parses the output of bench_gpu --json into a description of the run and its rows. Raises ValueError if it is
+    something else."""
     try:
         report = json.loads(text)
         rows = [row_of(node) for node in report["rows"] if not node["blocks"]]
@@ -103,8 +104,8 @@ def read_report(text):
 
 
 def read_results(text):
-    """What compare.py --out wrote: what it says of the run, and a result for each row. ValueError: it is something
-    else."""
+    """Parses the output of compare.py --out into a description of the run and a result for each row. Raises ValueError
+    if it is something else."""
     try:
         first, *results = map(json.loads, text.splitlines())
         for result in results:
@@ -131,12 +132,12 @@ class Distribution:
 
 
 def best_of(result):
-    """The best ratio that one of the others has, None where none has any."""
+    """Returns the best ratio among the others, or None if none has any."""
     return max((ratio for ratio in result["others"].values() if ratio), default=None)
 
 
 def size_class(bytes_):
-    """Of a source and a destination together, in powers of four: "64 to 256 MiB"."""
+    """Returns the class of the source's and destination's size together, in powers of four, such as "64 to 256 MiB"."""
     low = 4 ** int(math.log2(max(bytes_ / 2, 1)) // 2)
     units = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"), (1, "bytes"))
     unit, name = next(pair for pair in units if low >= pair[0])
@@ -144,13 +145,13 @@ def size_class(bytes_):
 
 
 def classes_of(result):
-    """The groups that a row is counted in."""
+    """Returns the groups in which a row is counted."""
     return (("", "all"), ("what", result["kind"]), ("element", f"{result['element']:2} bytes"),
             ("family", result["family"]), ("side", size_class(result["bytes"])))
 
 
 def grouped(results, value_of):
-    """(group, name) -> values, in the order of the groups; rows without a value are left out."""
+    """Returns values by (group, name), in the order of the groups; rows without a value are left out."""
     groups = {}
     for result in results:
         value = value_of(result)

@@ -18,7 +18,7 @@ TORCH_MODES = {"constant": "constant", "edge": "replicate", "reflect": "reflect"
 
 
 def pitch_of(row):
-    """Bytes from a place to the next, on either side: bench_gpu's."""
+    """Returns the bytes from one place to the next on either side, as in bench_gpu."""
     most = max(row.src_elements * row.element, row.dst_elements * row.element, int(row.bytes) // 2)
     return (most // ALIGN + 2) * ALIGN
 
@@ -28,7 +28,7 @@ def random_arena(size, device):
 
 
 def source(row, arena, place=0):
-    """The source at a place, with axes that run backwards turned around: torch has no negative strides."""
+    """Returns the source at a place, with reversed axes turned around, since torch has no negative strides."""
     start = place * pitch_of(row) // row.element + row.src_low
     typed = arena[:arena.numel() // row.element * row.element].view(getattr(torch, row.dtype))
     return typed.as_strided(row.shape, tuple(map(abs, row.strides)), start)
@@ -45,8 +45,8 @@ def destination(row, arena, place=0):
 
 
 def viewer(row):
-    """A function that makes of a source what the destination shows of it, without its border: a view, or a copy where
-    eager torch reverses an axis. What depends on the row alone is worked out here, once."""
+    """Returns a function from a source to what the destination shows of it, without its border: a view, or a copy where
+    eager torch reverses an axis. What depends only on the row is computed here, once."""
     backwards, perm = row.reversed, row.perm
     kept = [(axis, max(-before, 0), row.shape[row.perm[axis]] - max(-before, 0) - max(-after, 0))
             for axis, (before, after) in enumerate(zip(row.before, row.after)) if min(before, after) < 0]
@@ -65,13 +65,13 @@ def border_of(row):
 
 
 def padded_axes(row):
-    """How many of the innermost axes hold all that are padded."""
+    """Returns how many of the innermost axes include all padded ones."""
     return max((len(row.before) - axis for axis, sides in enumerate(border_of(row)) if any(sides)), default=0)
 
 
 def takes_pad(row, is_compiled):
-    """Whether torch.nn.functional.pad has it: modes other than constant are for the innermost one to three axes with
-    one or two around these; eager torch has them for floats alone."""
+    """Returns whether torch.nn.functional.pad supports the row: modes other than constant work on the innermost one to
+    three axes with one or two axes around them, and in eager torch only for floats."""
     n = padded_axes(row)
     return (row.mode == "constant" or n == 0 or
             row.mode in TORCH_MODES and n <= 3 and len(row.before) - n in (1, 2) and
@@ -79,7 +79,7 @@ def takes_pad(row, is_compiled):
 
 
 def pad_arguments(row):
-    """Of torch.nn.functional.pad, after the tensor."""
+    """Returns the arguments of torch.nn.functional.pad after the tensor."""
     flat = [n for sides in reversed(border_of(row)) for n in sides]
     if row.mode == "constant":
         return flat, "constant", row.value
@@ -87,7 +87,7 @@ def pad_arguments(row):
 
 
 def index_of(n, before, after, mode):
-    """Along one axis, the element that each of the padded axis is a copy of."""
+    """Returns, for each element along a padded axis, the element of which it is a copy."""
     at = torch.arange(-before, n + after)
     if mode == "edge":
         return at.clamp(0, n - 1)
@@ -99,13 +99,14 @@ def index_of(n, before, after, mode):
 
 
 def indices_of(row, device):
-    """Each padded axis, and the indices along it."""
+    """Yields each padded axis, and the indexes along it."""
     return [(axis, index_of(row.dst_shape[axis] - before - after, before, after, row.mode).to(device))
             for axis, (before, after) in enumerate(border_of(row)) if before or after]
 
 
 def operation(row, device, is_compiled):
-    """A function of the source, whose result has the destination's values: a view of it if there is no border."""
+    """Returns a function of the source whose result has the destination's values: a view of it if there is no
+    border."""
     view = viewer(row)
     if not padded_axes(row):
         return view
@@ -124,7 +125,7 @@ def operation(row, device, is_compiled):
 
 
 def eager(row, device):
-    """run(dst, src), which returns what it filled: a tensor of its own for a pad, as in a program, else dst."""
+    """Returns run(dst, src), which returns what it filled: a new tensor for a pad, as in a program, otherwise dst."""
     result = operation(row, device, False)
     if padded_axes(row):
         return lambda dst, src: result(src).contiguous()
@@ -132,7 +133,7 @@ def eager(row, device):
 
 
 def compiled(row, device):
-    """The same by torch.compile, which is left to fuse the operation with the copy into dst."""
+    """Returns the same by torch.compile, which may fuse the operation with the copy into dst."""
     result = operation(row, device, True)
     torch._dynamo.reset()
     return torch.compile(lambda dst, src: dst.copy_(result(src)), dynamic=False, fullgraph=True)

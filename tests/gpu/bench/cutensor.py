@@ -22,7 +22,7 @@ KINDS = {
 
 
 def find():
-    """The library where the loader or a Python package has it; None: nowhere."""
+    """Returns the library that the loader or a Python package provides; None if there is none."""
     packaged = (os.path.join(folder, "cutensor/lib/libcutensor.so.2") for folder in sys.path)
     for name in ("libcutensor.so.2", *packaged):
         try:
@@ -65,7 +65,7 @@ class CuTensor:
         return desc
 
     def permutation(self, dst, src, element, stream):
-        """run(dst, src) for tensors like these two, of one shape, whose axes correspond."""
+        """Returns run(dst, src) for tensors like these two, of one shape, whose axes correspond."""
         data_type, compute, one = KINDS[element]
         modes = (ctypes.c_int32 * dst.dim())(*range(dst.dim()))
         operation, preference, plan = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
