@@ -34,7 +34,7 @@ readelf -S "$now/libtmaclient.so" | grep -q '\.debug_info' || die "$build is bui
 sh "$here/compare.sh" "$base" "$now" ||
 	die "it differs from $name: see tests/abi/Makemodule.am for what was not released yet, or only grew"
 
-# What is new is for the soname's next version, and for the package's list.
+# New symbols require the soname's next version, and an entry in the package's list.
 exports "$base" >"$base/exports"
 added=$(exports "$now" | LC_ALL=C comm -13 "$base/exports" -)
 if [ -n "$added" ]; then

@@ -11,7 +11,7 @@ new=$2
 soname() { readelf -d "$1/libtmaclient.so" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p'; }
 compare() { abidiff --headers-dir1 "$old" --headers-dir2 "$new" --drop-private-types "$@" "$old/libtmaclient.so" "$new/libtmaclient.so"; }
 
-# Incompatible is whatever differs in what was there before; symbols may be added.
+# Any difference in what existed before is incompatible; symbols may be added.
 compare --no-added-syms
 rc=$?
 if [ $((rc & 3)) != 0 ] || [ -z "$(soname "$old")" ] || [ -z "$(soname "$new")" ]; then

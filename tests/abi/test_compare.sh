@@ -14,7 +14,7 @@ trap 'rm -rf "$scratch"' EXIT
 trap 'exit 1' HUP INT TERM
 
 
-# library NAME SONAME [SED [CFLAGS]]: with the header after SED.
+# library NAME SONAME [SED [CFLAGS]] builds a library with the header as changed by SED.
 library() {
 	mkdir -p "$scratch/$1"
 	sed "${3:-}" "$TEST_SRCDIR/client/tmaclient.h" >"$scratch/$1/tmaclient.h"
@@ -40,7 +40,7 @@ library() {
 	$TEST_CC -g -shared -fPIC -Wl,-soname,"$2" -o "$scratch/$1/libtmaclient.so" ${4:-} "$scratch/$1/library.c" 2>&1 | sed 's/^/# /'
 }
 
-# outcome NAME WANTED REASON: what comparing it with the first one ends with.
+# outcome NAME WANTED REASON compares the library with the first one and checks the exit status and the reason.
 outcome() {
 	n=$((n + 1))
 	sh "$TEST_SRCDIR/tests/abi/compare.sh" "$scratch/first" "$scratch/$1" >"$scratch/log" 2>&1

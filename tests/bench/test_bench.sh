@@ -22,7 +22,7 @@ ok() {
 	fi
 }
 
-# rc STATUS ARGUMENT...: runs the program.
+# rc STATUS ARGUMENT... runs the program, whose exit status has to be STATUS.
 rc() {
 	wanted=$1
 	shift
@@ -151,7 +151,7 @@ else
 	ok "no --json without its library" grep -q 'libjansson-dev was missing' "$work/err"
 fi
 
-# Many small moves, by programs of their own. What an emulator runs is not started by a script.
+# Separate programs measure many small moves. A script cannot start them under an emulator.
 moves() { "$TEST_PYTHON" "$TEST_SRCDIR/tests/bench/moves.py" "$@" >"$work/out" 2>"$work/err"; }
 no_bench_moves() { ! "$TEST_BUILDDIR/tests/bench/bench_moves" "$@" >"$work/out" 2>"$work/err"; }
 if [ $# = 0 ] && [ "${TEST_PYTHON:-no}" != no ] && [ -z "${EMULATOR:-}" ]; then

@@ -13,7 +13,7 @@ programs='tmad tmactl tests/bench/bench
 	property_host property_streams tests/gpu/lists tests/gpu/ranges tests/gpu/transforms tests/seeds/test_seeds'
 most=$((60 << 20))
 
-# A program that links a library of ours is a script, with the program behind it.
+# Libtool makes a program that links one of the project's libraries a wrapper script; the binary is in .libs.
 binary_of() {
 	hidden=$(dirname "$build/$1")/.libs/$(basename "$1")
 	[ -f "$hidden" ] && echo "$hidden" || echo "$build/$1"

@@ -19,7 +19,7 @@ CUDA_MPS_PIPE_DIRECTORY=$room/none CUDA_MPS_LOG_DIRECTORY=$room/log
 export CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
 unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE
 
-# end PID: asks the process to end, and insists after ten seconds.
+# end PID asks the process to end, and kills it after ten seconds.
 end() {
 	kill "$1" 2>/dev/null
 	for _ in $(seq 100); do
@@ -57,7 +57,7 @@ finish() {
 trap finish EXIT
 trap 'exit 1' INT TERM HUP
 
-# measure NAME [OPTION...]: with a service of its own.
+# measure NAME [OPTION...] runs the benchmark with a separate service.
 measure() {
 	name=$1
 	shift

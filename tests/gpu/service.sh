@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The service on a GPU: what tmactl has it make of files is what the CPU engine makes of them, to the byte. TAP.
+# Tests the service on a GPU: files that tmactl makes with it equal those of the CPU engine, byte for byte. Output is
+# TAP.
 #
 #   service.sh TMAD TMACTL
 set -u
@@ -15,7 +16,7 @@ finish() {
 }
 trap finish EXIT
 
-# serve ENGINE: whether it listens, within 20 seconds.
+# serve ENGINE starts the service and succeeds if it listens within 20 seconds.
 serve() {
 	"$tmad" --engine="$1" --socket="$work/$1.socket" 2>"$work/$1.log" &
 	pid=$!
@@ -28,7 +29,7 @@ serve() {
 	return 1
 }
 
-# npy FILE DESCR SHAPE BYTES: random bytes; the header is 128 bytes long.
+# npy FILE DESCR SHAPE BYTES writes a file of random bytes with a header of 128 bytes.
 npy() {
 	{
 		printf '\223NUMPY\001\000\166\000'
@@ -38,7 +39,7 @@ npy() {
 }
 
 count=0 failed=0
-# ok NAME: of the command before it.
+# ok NAME reports the result of the command before it.
 ok() {
 	[ $? = 0 ] && verdict=ok || { verdict='not ok' failed=1; }
 	count=$((count + 1))

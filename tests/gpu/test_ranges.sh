@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranges of many allocations on the stand-in driver; a GPU host runs the program with a tmad, too.
+# Tests ranges of many allocations on the stand-in driver; a GPU host runs the same program with a tmad.
 LD_LIBRARY_PATH=$TEST_BUILDDIR/tests/softgpu/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 room=$(mktemp -d) || exit 1

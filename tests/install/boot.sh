@@ -5,7 +5,7 @@
 root_packages=systemd,systemd-sysv,dbus,curl
 later_packages="python3-numpy" # downloaded, to be installed by a step
 
-# Why this machine cannot; nothing when it can.
+# Prints why this machine cannot boot a root; nothing if it can.
 cannot_boot() {
 	if [ "$(id -u)" != 0 ]; then
 		echo "not root"
@@ -24,7 +24,7 @@ archive() {
 		awk -v release="$VERSION_CODENAME" '$2 == release && $3 == "main" { print $1, $2; exit }'
 }
 
-# in_root COMMAND...: before it is booted, with this machine's network.
+# in_root COMMAND... runs the command in the root before it is booted, with this machine's network.
 in_root() { DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"; }
 
 # A root with all that the packages depend on downloaded, for a boot without a network. It is kept for a week, in
@@ -55,7 +55,7 @@ make_root() {
 	tar -cf "$kept.$$" -C "$root" --numeric-owner . && mv "$kept.$$" "$kept" || { rm -f "$kept.$$"; return 1; }
 }
 
-# What becomes PID 1, in the namespaces. /proc/sys and /sys are the machine's: only to be read.
+# Runs in the namespaces and becomes PID 1. /proc/sys and /sys are the machine's and are mounted read-only.
 pid_1='
 mount --make-rprivate /
 mount --bind "$root" "$root"
@@ -85,7 +85,7 @@ exec /lib/systemd/systemd --system --log-target=journal --show-status=1
 '
 
 boot_pid= # of unshare; when it ends, so does PID 1, and all with it
-# Its cgroup is made in the hierarchy of this machine, and is the top of what it sees.
+# The cgroup is made in this machine's hierarchy, and is the root of what the booted system sees.
 boot() {
 	export root
 	unshare --mount bash -c '
@@ -104,7 +104,7 @@ boot() {
 	done
 }
 
-# booted COMMAND...: in there.
+# booted COMMAND... runs the command in the booted system.
 booted() { nsenter --target "$init_pid" --mount --uts --ipc --net --pid --cgroup --root --wd -- "$@"; }
 
 halt_it() {

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# say.sh, sourced: steps that print each command with what it answers, and are counted.
+# say.sh is sourced. Its steps print each command with its output, and are counted.
 passed=0
 failed=0
 out= # of the last command that was shown
 
-# step TITLE FUNCTION: passes when the function comes to its end.
+# step TITLE FUNCTION runs the function; the step passes if the function returns.
 step() {
 	local start=$SECONDS rc
 	printf '\n== %s\n' "$1"
@@ -26,7 +26,7 @@ fail() {
 
 shown() { [ -z "$1" ] || printf '%s\n' "$1" | sed 's/^/     /'; }
 
-# expect STATUS COMMAND...: shows it; its exit status has to be this one.
+# expect STATUS COMMAND... shows and runs the command, whose exit status has to be STATUS.
 expect() {
 	local wanted=$1 rc=0 limited=
 	shift
@@ -39,7 +39,7 @@ expect() {
 
 run() { expect 0 "$@"; }
 
-# A line of shell, where a redirection or a pipe is needed.
+# Runs a line of shell, for commands with a redirection or a pipe.
 line() {
 	local rc=0
 	printf '   $ %s\n' "$1"
@@ -48,7 +48,7 @@ line() {
 	[ $rc = 0 ] || fail "exit status $rc, not 0"
 }
 
-# as USER COMMAND...: runs it with that user's groups, at home.
+# as USER COMMAND... runs the command with that user's groups, in the user's home directory.
 as() {
 	local user=$1
 	shift
@@ -57,7 +57,7 @@ as() {
 alice() { as alice "$@"; }
 bob() { as bob "$@"; }
 
-# says TEXT..., is TEXT: of what the last command has answered.
+# says TEXT... checks that the last command's output contains each text; is TEXT checks that it equals it.
 says() {
 	for text; do
 		case $out in
@@ -98,7 +98,7 @@ start_callers() {
 }
 three_connected() { [ "$(for pid in $callers; do ls -l /proc/$pid/fd; done | grep -c memfd)" -ge 6 ]; }
 
-# Each has to have gone on as if nothing had happened.
+# Each program has to have gone on as if nothing had happened.
 stop_callers() {
 	local rc=0
 	kill $callers

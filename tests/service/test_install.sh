@@ -16,7 +16,7 @@ trap finish EXIT
 trap 'exit 1' HUP INT TERM
 
 n=0
-# result STATUS NAME [LOG]: a line of TAP, with the log when it failed.
+# result STATUS NAME [LOG] prints a line of TAP, and the log if the test failed.
 result() {
 	n=$((n + 1))
 	if [ "$1" = 0 ]; then
@@ -38,7 +38,7 @@ unset MAKEFLAGS MFLAGS MAKELEVEL
 make -s -C "$TEST_BUILDDIR" install DESTDIR="$dest" >"$log" 2>&1
 result $? "make install DESTDIR=" "$log"
 
-# Where things went, by what was asked of configure.
+# The directories of the installation, as they were given to configure.
 at() { find "$dest" -name "$1" \( -type f -o -type l \) | head -n 1; }
 missing=
 for file in tmad tmactl tmaclient.h libtmaclient.so tmaclient.pc tmad.socket tmad.service tmad-metrics.socket \
@@ -72,7 +72,7 @@ for name in tmad tmad@; do
 	grep -qxF RemoveIPC=no "$service"
 	result $? "$name.service: to stop it removes no client's shared memory" "$log"
 done
-# A unit is its template but for the instance.
+# A unit differs from its template only in the instance.
 for unit in "$units"/tmad*@.*; do
 	single=$(echo "$unit" | sed 's|@\.|.|')
 	sed -e 's|@%i||g' -e 's| on GPU %i||' -e 's| --instance=%i --engine=cuda --device=%i||' -e 's|/%i\.sock|/tmad.sock|' \
@@ -146,7 +146,7 @@ else
 	tmad_pid=
 fi
 
-# What make does with the file of settings: an operator's stays through an installation and its end.
+# An operator's configuration file survives both make install and make uninstall.
 settings=$(find "$dest" -path '*/tmad/tmad.conf')
 "$(at tmad)" --config="$settings" --check-config >"$log" 2>&1 && echo "# ours" >>"$settings" &&
 	make -s -C "$TEST_BUILDDIR" install-tmad-conf uninstall-tmad-conf DESTDIR="$dest" >>"$log" 2>&1 &&

@@ -10,7 +10,7 @@ compute=$room/compute # a copy, because other tests run that program, too
 cp "$TEST_BUILDDIR/tests/gpu/bench/compute" "$compute" || exit 1
 trap 'kill $tmad 2>/dev/null; wait; rm -rf "$room"' EXIT
 
-# serve NAME [VARIABLE=VALUE...]: a service, once it listens.
+# serve NAME [VARIABLE=VALUE...] starts a service and returns once it listens.
 serve() {
 	name=$1
 	shift
@@ -23,7 +23,7 @@ serve() {
 }
 
 count=0
-# ok NAME: of the command before it.
+# ok NAME reports the result of the command before it.
 ok() {
 	[ $? = 0 ] && verdict=ok || verdict='not ok'
 	count=$((count + 1))

@@ -1,4 +1,4 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The conformance run where the model is on both sides: of its draws, its kernels and its own arithmetic.
+# Runs the conformance test with the model on both sides, which tests the draws, the kernels and the test's arithmetic.
 LD_LIBRARY_PATH=$TEST_BUILDDIR/tests/softgpu/lib exec "$TEST_BUILDDIR/tests/gpu/conformance/conformance" 1 500
