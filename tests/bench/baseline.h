@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memcpy on several threads, with which engines are compared.
+/* memcpy on several threads, with which engines are compared.
  *
  * The threads are started once. Between baseline_start and baseline_stop they spin, so that handing work to
  * them costs one cache line transfer; otherwise they sleep and use no CPU time. Each thread, including the

@@ -16,7 +16,7 @@ static double shortest(const struct report_row *row)
 	return ret;
 }
 
-/* Lines are those of one row, the first one of which was chosen. Returns the best; NULL if all are moved
+/* lines are those of one row, the first one of which was chosen. Returns the best; NULL if all are moved
  * alike. */
 static const struct report_row *best_of(const struct report_row *lines, int n)
 {

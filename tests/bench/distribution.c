@@ -51,7 +51,7 @@ struct some_rows {
 	int n;
 };
 
-/* Isa == NULL selects all rows. Returns false if out of memory. */
+/* isa == NULL selects all rows. Returns false if out of memory. */
 static bool some_rows_init(struct some_rows *some, const struct report *report, const char *isa)
 {
 	*some = (struct some_rows){ .row = calloc((size_t)report->n_rows + 1, sizeof(*some->row)) };
@@ -173,7 +173,7 @@ static void print_worst(FILE *out, struct some_rows *some)
 
 /* ---- Of a report ------------------------------------------------------------------------------------ */
 
-/* Isa == NULL selects all rows. */
+/* isa == NULL selects all rows. */
 static void print_distribution(FILE *out, const struct report *report, const char *isa,
                                enum report_format format)
 {

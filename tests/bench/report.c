@@ -162,7 +162,7 @@ void report_print_explain(FILE *out, const struct report_row *row)
 		fprintf(out, "    %.*s\n", (int)strcspn(line, "\n"), line);
 }
 
-/* Isa == NULL selects all rows. */
+/* isa == NULL selects all rows. */
 static void print_reached(FILE *out, const struct report *report, const char *isa)
 {
 	int under = 0, half = 0, n = 0;

@@ -89,7 +89,7 @@ struct report {
 
 enum report_format { REPORT_TEXT, REPORT_MARKDOWN, REPORT_JSON };
 
-/* Values are n >= 1 numbers in any order. */
+/* values are n >= 1 numbers in any order. */
 struct spread spread_of(const double *values, int n);
 
 /* Compares the middle halves: returns -1 if all of after's is lower, 1 if all of it is higher, 0 if they
@@ -107,7 +107,7 @@ struct distribution {
 /* Sorts the values in ascending order. */
 void sort_values(double *values, int n);
 
-/* Values are n >= 1 positive numbers, which the function sorts. */
+/* values are n >= 1 positive numbers, which the function sorts. */
 struct distribution distribution_of(double *values, int n);
 
 /* Prints a line such as "geometric mean 0.85 -> 0.90; ...". */

@@ -20,7 +20,7 @@ struct rig {
 	CUdeviceptr magnitudes; /* memory for what the first of two passes computes (launch/launch.h) */
 };
 
-/* Which is as device_open takes it. Returns false if there is no GPU; *err says why. */
+/* which is as device_open takes it. Returns false if there is no GPU; *err says why. */
 bool rig_open(struct rig *rig, const char *which, struct error *err);
 void rig_close(struct rig *rig);
 

@@ -69,7 +69,7 @@ static struct shared_load shared_load(uint32_t i, uint32_t blocks)
 	return loads[i];
 }
 
-/* Wanted and used describe one block. Bytes that the unit may or may not have written are not compared. */
+/* wanted and used describe one block. Bytes that the unit may or may not have written are not compared. */
 static bool named_have(uint32_t blocks, uint32_t mask, uint32_t span)
 {
 	for (uint32_t block = 0; block < blocks; block++)

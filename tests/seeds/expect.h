@@ -18,7 +18,7 @@ struct expect_size {
 
 struct expect_size expect_size(const struct tensor_map_layout *layout);
 
-/* Tensor points to the bytes at the map's address. */
+/* tensor points to the bytes at the map's address. */
 void expect_load(const struct tensor_map_layout *layout, const int32_t *c, const uint8_t *tensor,
                  uint8_t *tile, bool *used);
 void expect_store(const struct tensor_map_layout *layout, const int32_t *c, const uint8_t *tile,

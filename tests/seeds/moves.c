@@ -15,7 +15,7 @@ enum { BARRIER = 16, TO = 100 << 10 /* offset of the second tensor from the star
 
 static uint8_t tensor[RIG_TENSOR_BYTES], tiles[RIG_TILE_BYTES], wanted[RIG_TENSOR_BYTES];
 
-/* Wanted is the expected contents of all memory. args has all members but the maps. */
+/* wanted is the expected contents of all memory. args has all members but the maps. */
 static void move(struct seed_move_args args, const struct tensor_map_layout *load,
                  const struct tensor_map_layout *store, const char *name)
 {

@@ -10,7 +10,7 @@
 
 enum { ROWS = 6, COLS = 8, BLOCK_ROWS = 4, BLOCK_COLS = 3, SCALES = 2 * 3 };
 
-/* Where the tensors lie in the region. */
+/* Offsets of the tensors in the region. */
 enum { SRC_AT = 0, DST_AT = 1024, SCALE_AT = 2048, INVERSE_AT = 3072, REGION_BYTES = 4096 };
 
 static struct process service;

@@ -184,7 +184,7 @@ ParameterizedTest(struct way_row *row, library_host, ways_to_the_file)
 	cr_assert_eq(tma_region_release(region), 0, "%s", tma_last_error(client));
 }
 
-/* Mprotect splits one mapping, and a second mapping follows it both in the file and in memory. */
+/* mprotect splits one mapping, and a second mapping follows it both in the file and in memory. */
 Test(library_host, several_mappings_of_a_range)
 {
 	int fd = new_memfd();

@@ -40,7 +40,7 @@ struct blocks_case {
 /* inline_index: every entry is in range or -1. *c must not be moved afterwards. */
 void blocks_case_draw(uint64_t seed, struct blocks_case *c, bool inline_index);
 
-/* Dst and src are the first bytes of the memories. */
+/* dst and src are the first bytes of the memories. */
 void blocks_case_expect(const struct blocks_case *c, unsigned char *dst, const unsigned char *src);
 
 #endif

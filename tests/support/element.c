@@ -298,7 +298,7 @@ bool element_is_nan(enum dtype dtype, const uint8_t *element)
 
 /* ---- Conversion --------------------------------------------------------------------------------------- */
 
-/* Volatile makes the compiler round every step and fuse none with another. */
+/* volatile makes the compiler round every step and fuse none with another. */
 static double calculate(const struct conversion_spec *spec, const struct number *number, bool is_double,
                         double scale, double bias)
 {

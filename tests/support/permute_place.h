@@ -20,7 +20,7 @@ struct permute_place {
 	bool first, last, outside;
 };
 
-/* Dst and src are the addresses of the tensors' elements [0, ..., 0]. */
+/* dst and src are the addresses of the tensors' elements [0, ..., 0]. */
 struct permute_place permute_place_of(const struct tma_route_plan *tma, int64_t dst, int64_t src,
                                       int64_t number);
 

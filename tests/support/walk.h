@@ -8,7 +8,7 @@
 #include "kernels/nest/loop_nest.h"
 #include "kernels/transform/transform.h"
 
-/* Dst and src point to element [0, ..., 0]. */
+/* dst and src point to element [0, ..., 0]. */
 void walk_nest(const struct loop_nest *nest, const struct transform *t, uint8_t *dst, const uint8_t *src);
 
 /* Runs the transform one subregion after the other. */

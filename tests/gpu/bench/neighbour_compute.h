@@ -17,7 +17,7 @@ struct neighbour {
 	struct compute_page *page;
 };
 
-/* Program is its path. percentage is the share of the multiprocessors that MPS lets it use; 0: all. */
+/* program is its path. percentage is the share of the multiprocessors that MPS lets it use; 0: all. */
 void neighbour_start(struct neighbour *neighbour, const char *program, unsigned percentage, bool tiny);
 void neighbour_stop(struct neighbour *neighbour);
 

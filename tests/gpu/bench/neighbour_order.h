@@ -22,7 +22,7 @@ struct hand_over {
 void hand_over_init(struct hand_over *hand_over, struct bench *bench, enum side side, double age_us);
 void hand_over_deinit(struct hand_over *hand_over);
 
-/* Arg is a struct hand_over. */
+/* arg is a struct hand_over. */
 latency_sample hand_over_sample;
 
 #endif

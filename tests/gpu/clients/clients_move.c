@@ -63,7 +63,7 @@ uint8_t *move_random(size_t size, uint64_t *state)
 	return data;
 }
 
-/* To and from point to elements [0, 0]. */
+/* to and from point to elements [0, 0]. */
 static void expect(const struct move *move, uint8_t *to, const uint8_t *from)
 {
 	struct tma_number value = { .kind = TMA_NUMBER_INT, .i = PAD_VALUE };

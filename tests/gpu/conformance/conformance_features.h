@@ -20,7 +20,7 @@ struct feature_tally {
 	uint64_t lost; /* draws that ended their context */
 };
 
-/* Tally has FEATURE_COUNT elements. replaced: the map's address was patched in. */
+/* tally has FEATURE_COUNT elements. replaced: the map's address was patched in. */
 void features_count(struct feature_tally *tally, const struct draw *draw, bool replaced, enum feature_way way,
                     bool right);
 

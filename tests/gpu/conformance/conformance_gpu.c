@@ -74,7 +74,7 @@ int gpu_read(struct gpu *gpu, void *to, CUdeviceptr from, uint64_t bytes, struct
 	return settle(gpu, driver_call(err, cuMemcpyDtoHAsync, (to, from, bytes, gpu->stream)), err);
 }
 
-/* Cluster is the number of blocks of the cluster and of the grid; 1: no cluster. */
+/* cluster is the number of blocks of the cluster and of the grid; 1: no cluster. */
 static int launch(struct gpu *gpu, CUfunction function, void *args, uint32_t cluster, uint32_t copied,
                   struct error *err)
 {

@@ -33,7 +33,7 @@ struct judge {
 	} kinds[64]; /* kinds of disagreement */
 };
 
-/* Address is the draw's. Returns whether the map is legal by both. Prints the first few disagreements of each
+/* address is the draw's. Returns whether the map is legal by both. Prints the first few disagreements of each
  * kind. */
 bool judge_map(struct judge *judge, const struct draw *draw, uint64_t address, CUresult result);
 

@@ -31,7 +31,7 @@ struct traffic_row {
 	double ratio; /* set by traffic_report_add */
 };
 
-/* Dst and src are the addresses of elements [0, ..., 0]. Returns false if out of memory. */
+/* dst and src are the addresses of elements [0, ..., 0]. Returns false if out of memory. */
 bool traffic_ideal_init(struct traffic_ideal *ret, const struct transform_spec *spec, uint64_t dst,
                         uint64_t src);
 

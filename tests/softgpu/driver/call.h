@@ -94,7 +94,7 @@ void call_stick(int device, CUresult result); /* NO_DEVICE: every device */
 CUresult call_stuck(int device);              /* 0, or the result of every further call on the device */
 bool call_launch_faults(int device);          /* counts a launch; returns whether it has to fault */
 uint64_t call_launch_ns(void);                /* least duration of a launch */
-/* Whether a running kernel holds up everything else on its device. */
+/* Returns whether a running kernel holds up everything else on its device. */
 bool call_is_stuck_by_kernels(void);
 uint64_t call_copy_ns(void);      /* least duration of a copy from or to the host */
 uint32_t call_random(uint32_t n); /* from 0 to n - 1, determined by SOFTGPU_SEED */

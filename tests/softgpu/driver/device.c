@@ -161,7 +161,7 @@ static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice d
 	case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
 		*ret = 2;
 		return CUDA_SUCCESS;
-	/* With the bus width 16 GB/s, about the bandwidth of a host's memory. */
+	/* With the bus width it makes 16 GB/s, about the bandwidth of a host's memory. */
 	case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
 		*ret = 1000000;
 		return CUDA_SUCCESS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the devices are connected. SOFTGPU_LINKS is a comma-separated list of PAIR:LINK. PAIR is A-B, or "all"
+/* The links between the devices. SOFTGPU_LINKS is a comma-separated list of PAIR:LINK. PAIR is A-B, or "all"
  * for every pair, which has to come first. LINK is a number of NVLinks from 1 to 18, "pcie" (slower than any
  * NVLink and without atomics), or "none" (no peer access). A pair that is not listed has 18 NVLinks. */
 #include <stdio.h>

@@ -29,7 +29,7 @@ size_t live(char *ret, size_t size);
 
 void devices_init(void);
 int devices_count(void);
-uint64_t device_memory_bytes(void); /* of each device */
+uint64_t device_memory_bytes(void); /* bytes of each device */
 bool device_exists(int ordinal);
 
 #define NO_DEVICE (-1)
@@ -120,7 +120,7 @@ struct range {
 	CUipcMemHandle handle;         /* RANGE_OPENED */
 	struct allocation *allocation; /* RANGE_MAPPED */
 	struct pool *pool;             /* RANGE_POOLED, RANGE_IMPORTED, RANGE_GRAPH; else NULL */
-	/* With a pool: its free has been submitted to a stream, or is part of the graph. */
+	/* A range with a pool: its free has been submitted to a stream, or is part of the graph. */
 	bool is_freed;
 	bool is_live;     /* RANGE_GRAPH: a replay has allocated it and not yet freed it */
 	uint64_t capture; /* RANGE_GRAPH: id of the capture that allocates it */
@@ -309,7 +309,7 @@ size_t context_live(void);    /* number of references to contexts */
 size_t module_live(void);     /* modules */
 size_t stream_live(void);     /* streams */
 size_t event_live(void);      /* events */
-size_t allocation_live(void); /* of cuMemCreate and imports, with a handle or mapped */
+size_t allocation_live(void); /* cuMemCreate and imports, with a handle or mapped */
 size_t pool_live(void);       /* memory pools and their imports */
 
 #endif
