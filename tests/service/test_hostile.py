@@ -24,7 +24,7 @@ PATIENCE = 2  # seconds, scaled: how soon others have to be answered; what hangs
 
 
 def slow_to_close(seconds, cleanup):
-    """A socket whose last close(2) takes that long: it lingers, and what it has sent is not read."""
+    """Returns a socket whose last close(2) takes that long: it lingers, and what it has sent is not read."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         slow = socket.create_connection(listener.getsockname())
         peer, _ = listener.accept()
@@ -39,7 +39,8 @@ def slow_to_close(seconds, cleanup):
 
 @contextlib.contextmanager
 def paused(tmad):
-    """What is sent meanwhile is found all at once, and by then the sender has closed its own descriptors."""
+    """Pauses the service: it then finds everything sent meanwhile at once, when the sender has closed its own
+    descriptors."""
     os.kill(tmad.pid, signal.SIGSTOP)
     try:
         yield
@@ -61,7 +62,7 @@ class Hostile(unittest.TestCase):
         return client
 
     def test_what_waits_unread_does_not_age(self):
-        """A message whose end the service does not want to read yet is not late."""
+        """The deadline of a message does not run while the service does not want to read its end."""
         tmad = self.start("--jobs-per-uid=1", "--frame-deadline-ms=200")
         size = 64 << 20
         with tmad.rpc() as busy, Memory(2 * size) as memory:
@@ -84,7 +85,7 @@ class Hostile(unittest.TestCase):
             for _ in range(300):
                 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
                     client.connect(tmad.path)
-                    with contextlib.suppress(ConnectionError):  # it may be refused before it says anything
+                    with contextlib.suppress(ConnectionError):  # the client may be refused before it sends anything
                         client.sendall(NOT_A_MESSAGE)
                         client.recv(1)
             for _ in range(300):
@@ -119,7 +120,7 @@ class Hostile(unittest.TestCase):
                 self.assertEqual(tmad.wait(scaled(20)), 0)
 
     def test_one_who_asks_much_takes_turns(self):
-        """A thousand pipelined requests of one connection do not come before another's one."""
+        """A thousand pipelined requests of one connection do not precede those of another one."""
         tmad = self.start()
         flood = pack_request(1, "explain", {"dst": tensor(0, [4] * 8), "src": tensor(0, [4] * 8)}) * 400
         with tmad.rpc() as polite:
@@ -281,7 +282,7 @@ class Hostile(unittest.TestCase):
 
 
 def big_transpose(region, side):
-    """uint8 [side, side] transposed within a region of twice its size."""
+    """Returns a transpose of uint8 [side, side] within a region of twice its size."""
     return {"dst": tensor(region, [side] * 2), "src": tensor(region, [side] * 2, offset=side * side), "perm": [1, 0]}
 
 
@@ -295,7 +296,7 @@ def requests_a_second(rpc, params, seconds=2):
 
 @contextlib.contextmanager
 def as_user(uid, work, *args):
-    """work(*args, tell) in a process of another user's, which has written a byte to tell and goes on."""
+    """Runs work(*args, tell) in a process of another user, which has written a byte to tell and goes on."""
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
@@ -320,7 +321,7 @@ def as_user(uid, work, *args):
 
 
 def mapping_much(path, n, size, tell):
-    """Asks for n regions at once, and waits when that has been read."""
+    """Requests n regions at once, and waits once that has been read."""
     with Rpc(path) as rpc:
         rpc.send(pack_request(1, "region_create", {"size": size}) * n + pack_request(2, "ping"))
         while rpc.receive()[1] != 2:
@@ -330,7 +331,7 @@ def mapping_much(path, n, size, tell):
 
 
 def flooding(path, connections, side, tell):
-    """Every connection has more to ask than is ever answered."""
+    """Keeps more requests on every connection than are answered."""
     clients = {}
     with Memory(2 * side * side) as memory:
         for _ in range(connections):

@@ -31,7 +31,7 @@ SECOND = 10**9
 
 @contextlib.contextmanager
 def metered(*args, **kwargs):
-    """A tmad, and where its metrics are; open to every user."""
+    """Yields a tmad that is open to every user, and the address of its metrics."""
     with Tmad(*args, start=False, **kwargs) as tmad:
         address = f"unix:{tmad.directory}/m"
         tmad.command.append(f"--metrics={address}")
@@ -42,7 +42,7 @@ def metered(*args, **kwargs):
 
 
 def connect(tmad, uid):
-    """Connects as that user: the kernel tells the service who the caller is at that moment."""
+    """Connects as that user; the kernel tells the service who the caller is at that moment."""
     before = os.geteuid()
     if uid != before:
         os.seteuid(uid)
@@ -54,7 +54,7 @@ def connect(tmad, uid):
 
 
 class Work:
-    """Traffic of one user, and what has to come of it."""
+    """Requests of one user, and the expected metrics."""
 
     def __init__(self, tmad, uid):
         self.rpc = connect(tmad, uid)

@@ -25,12 +25,12 @@ SWAPPED = (">i2", ">u4", ">f8", ">c16", ">f2", ">U3", ">M8[us]")
 
 
 def void_of(dtype):
-    """Copies of it take every byte along; those of a struct leave out what is between its fields."""
+    """Returns a void type, whose copies include every byte; those of a struct omit the padding between its fields."""
     return np.dtype((np.void, dtype.itemsize))
 
 
 def random_array(rng, dtype, shape, order):
-    """Random bytes, NaNs of all kinds among them; bools are 0 or 1."""
+    """Returns random bytes, with NaNs of all kinds; bools are 0 or 1."""
     dtype = np.dtype(dtype)
     data = rng.integers(0, 256, int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, dtype=np.uint8)
     if dtype.kind == "b":
@@ -63,13 +63,13 @@ def source_index(mode, index, size):
 
 
 def bytes_of(array):
-    """The elements as rows of bytes: the same shape and one dimension more."""
+    """Returns the elements as rows of bytes: the same shape with one more dimension."""
     raw = np.frombuffer(array.view(void_of(array.dtype)).tobytes(), np.uint8)
     return raw.reshape(array.shape + (array.dtype.itemsize,))
 
 
 def oracle(array, perm, pads, mode, value_bytes):
-    """The dumbest way: an index for each output coordinate, on bytes."""
+    """Computes the result in the simplest way: an index for each output coordinate, on bytes."""
     out = bytes_of(array).transpose([*perm, array.ndim])
     for axis, (before, after) in enumerate(pads):
         low, high = max(-before, 0), max(-after, 0)
@@ -96,7 +96,7 @@ class Numpy(unittest.TestCase):
         cls.addClassCleanup(cls.directory.cleanup)
 
     def copy(self, array, *args, version=(1, 0)):
-        """The array through a file, tmactl and a file again."""
+        """Passes the array through a file, tmactl and a file again."""
         src, dst = (os.path.join(self.directory.name, name) for name in ("in.npy", "out.npy"))
         with open(src, "wb") as file:
             np.lib.format.write_array(file, array, version=version)

@@ -53,14 +53,14 @@ class Cgroup(unittest.TestCase):
             os.seteuid(0)
 
     def keep(self, memory):
-        """The descriptor outlives the region."""
+        """Keeps the descriptor beyond the life of the region."""
         self.kept.append(os.dup(memory.fd))
 
     def release(self, rpc, region):
         rpc.call("region_release", {"region": region})
 
     def copy(self, rpc, dst, src, size):
-        """From one byte that is repeated. False: the destination failed."""
+        """Copies from one byte that is repeated. Returns False if the destination failed."""
         try:
             rpc.call("copy", {"dst": tensor(dst, [size]), "src": tensor(src, [size], strides=[0])})
         except RpcError as error:
@@ -69,7 +69,7 @@ class Cgroup(unittest.TestCase):
         return True
 
     def be_greedy(self, rpc, src):
-        """One round. Only what the client itself has written may still be in memory afterwards."""
+        """Runs one round. Afterwards only what the client itself has written may still be in memory."""
         with Memory(QUOTA - MIB, fill=False) as sparse:
             self.keep(sparse)
             try:
@@ -104,7 +104,7 @@ class Cgroup(unittest.TestCase):
             self.release(rpc, region)
 
     def test_rounds_of_one_user(self):
-        """Descriptors are kept all the while, and over a restart."""
+        """Descriptors are kept all the while, and across a restart."""
         usage, seconds = [], []
         with self.rpc_as(GREEDY) as greedy, self.rpc_as(POLITE) as polite, Memory(4096, data=b"\x07" * 4096) as one:
             src = one.register(greedy)
@@ -138,7 +138,7 @@ class Cgroup(unittest.TestCase):
                 self.be_polite(polite)
 
     def test_what_is_made_is_limited(self):
-        """By itself, in a small cgroup; and it has gone when its charge has."""
+        """The limit applies by itself in a small cgroup; the memory is gone when its charge is."""
         with self.rpc_as(GREEDY) as greedy, self.rpc_as(POLITE) as polite:
             limits = greedy.call("info")["limits"]
             self.assertLessEqual(limits["created_bytes_per_uid"], LIMIT // 4)

@@ -78,7 +78,8 @@ class Descriptors(unittest.TestCase):
         self.assertGreater(answered, ended)
 
     def exchange(self, rpc, kinds, count, message):
-        """False when the session ended. Half of the messages come in parts, and their descriptors with any part."""
+        """Returns False if the session ended. Half of the messages come in parts, and their descriptors with any
+        part."""
         cut = random.randrange(1, len(message)) if random.random() < 0.5 else len(message)
         first = random.randint(0, count) if count <= LIMIT else count
         try:
@@ -120,7 +121,8 @@ class Descriptors(unittest.TestCase):
     # ---- On the way out -------------------------------------------------------------------------------
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be a user for whom descriptors on their way are limited")
     def test_those_on_their_way_are_limited(self):
-        """As many are unread as the kernel allows: who has to wait for that is answered when others have read."""
+        """As many descriptors are unread as the kernel allows; a client that has to wait for that is answered when
+        others have read."""
         limit = 200
         tmad = Tmad(start=False)
         uid = own_uid()
@@ -155,7 +157,7 @@ class Descriptors(unittest.TestCase):
             self.assertNotIn("ended", tmad.log())
 
     def test_one_that_reads_none_has_few(self):
-        """Of one connection's: what it does not receive stays in the service, where it is counted."""
+        """Descriptors that a connection does not receive stay in the service, where they are counted."""
         n = 200
         with Tmad() as tmad, tmad.rpc() as rpc, tmad.rpc() as other:
             rpc.send(b"".join(pack_request(i, "region_create", {"size": 1}) for i in range(n)))
@@ -167,7 +169,7 @@ class Descriptors(unittest.TestCase):
             self.assertEqual(len(rpc.fds), n)
 
     def fill(self, tmad, rpc, n):
-        """Descriptors of n regions that are no more, sent and not received."""
+        """Sends descriptors of n released regions that are not received."""
         with tmad.rpc() as asks:
             for i in range(n):
                 rpc.send(pack_request(i, "region_create", {"size": 1}))
@@ -198,7 +200,8 @@ class Descriptors(unittest.TestCase):
             wait_until(lambda: rpc.call("stats")["outgoing_fds"] == 0, "all of them")
 
     def test_they_are_charged_when_the_connection_has_ended(self):
-        """It has ended for the service, which keeps its socket while something in it is unreceived; then not."""
+        """The service keeps the socket of an ended connection, and its charge, while something in it is not
+        received."""
         with Tmad("--outgoing-fds-per-uid=4") as tmad, tmad.rpc() as other:
             rpc = tmad.rpc()
             self.fill(tmad, rpc, 4)
@@ -229,7 +232,7 @@ class Descriptors(unittest.TestCase):
             wait_until(lambda: "region's descriptor in time (reply_deadline_ms)" in tmad.log(), "it ends")
 
     def test_who_is_never_done_reading_receives_all_the_same(self):
-        """There is always something unread of one that asks for much; what was before that has been received."""
+        """A client that asks for much always has something unread, but what was sent before has been received."""
         with Tmad("--reply-deadline-ms=300") as tmad, tmad.rpc() as rpc:
             rpc.call("region_create", {"size": 1})
             rpc.send(pack_request(0, "info") * 20)

@@ -17,7 +17,7 @@ from tmad import BUILD, Tmad, has_memory, scaled, share, wait_until
 VICTIMS = os.path.join(BUILD, "stress_victims")
 KILLS = 10**4
 BATCH = 100
-MUCH = 4 << 30  # bytes, that take more than a second to be made
+MUCH = 4 << 30  # bytes; allocating them takes more than a second
 CHARGES = ("connections", "regions", "mapped_bytes", "jobs", "pending_fds", "queued_bytes")
 
 
@@ -34,7 +34,7 @@ class Kills(unittest.TestCase):
                 **{name: stats[name] for name in CHARGES}}
 
     def kill(self, n, seed, *uid):
-        """What the victims had come to: connections, calls, transforms, halves of messages."""
+        """Returns what the victims had done: connections, calls, transforms, halves of messages."""
         done = subprocess.run([VICTIMS, self.tmad.path, str(n), str(seed), *uid], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True, timeout=scaled(60), check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -65,7 +65,7 @@ class Kills(unittest.TestCase):
         self.batches(share(KILLS), 1)
 
     def test_clients_are_killed_while_much_is_mapped(self):
-        """Memory that nobody waits for any more is not made to its end."""
+        """Memory that nobody waits for any more is not allocated to its end."""
         if not has_memory(2 * MUCH):
             self.skipTest(f"needs {2 * MUCH >> 30} GiB of memory")
         wait_until(lambda: self.rpc.call("stats")["connections"] == 1, "those of the start are gone")
@@ -79,7 +79,7 @@ class Kills(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be another user")
     def test_clients_of_another_user_are_killed(self):
-        """None of theirs is left, and so their account ends: where every charge is asserted to be 0."""
+        """Nothing of theirs is left, so their account ends, where every charge is asserted to be 0."""
         os.chmod(self.tmad.directory, 0o755)
         os.chmod(self.tmad.path, 0o666)
         self.batches(max(100, share(KILLS // 10)), 2, "65534")  # of fewer, chance may leave out a deed

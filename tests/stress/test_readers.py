@@ -35,7 +35,7 @@ def p99(rpc):
 
 
 class Crowd:
-    """Readers that never read and writers that hardly write."""
+    """Readers that never read, and writers that hardly write."""
 
     def __init__(self, path):
         self.readers = [self.connect(path) for _ in range(N)]
@@ -51,14 +51,14 @@ class Crowd:
         return client
 
     def ask(self):
-        """Each reader asks for far more than its socket holds."""
+        """Has each reader ask for far more than its socket holds."""
         request = pack_request(1, "info") * 500
         for client in self.readers:
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 client.send(request)
 
     def write(self):
-        """The writers' message never ends: a str of 255 bytes, slowly."""
+        """Continues the writers' endless message slowly: a str of 255 bytes."""
         message = b"\x94\x00\x01\xd9\xff" + bytes(300)
         for i in range(len(message)):
             for client in self.writers:
@@ -68,7 +68,7 @@ class Crowd:
                 break
 
     def alive(self):
-        """Those that the service has not ended: a reader's end is behind what it has not read."""
+        """Returns those that the service has not ended; a reader sees the end only behind what it has not read."""
         poll = select.poll()
         for client in self.readers + self.writers:
             poll.register(client, 0)

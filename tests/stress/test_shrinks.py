@@ -29,7 +29,7 @@ HAS_SOFTGPU = os.environ.get("TEST_CUDA") != "no" and os.path.exists(os.path.joi
 
 
 class Way:
-    """A transform of all of n x n int32: as it is sent, and what it makes of bytes."""
+    """A transform of all of n x n int32: its request, and the expected bytes."""
 
     def __init__(self, n):
         self.n, self.size = n, 4 * n * n
@@ -58,7 +58,7 @@ class Transpose(Way):
 
 
 class Gather(Way):
-    """Blocks, the last one first."""
+    """A gather of blocks, the last one first."""
 
     def tensors(self, **regions):
         blocks = {side: tensor(region, [BLOCK]) for side, region in regions.items()}
@@ -138,7 +138,7 @@ class Cutter:
         self.region = self.rpc.call("region_register", {"kind": "memfd", "size": self.size}, [self.fd])["region"]
 
     def cut(self):
-        """Where to, and whether it grows again."""
+        """Returns where to cut, and whether the file grows again."""
         to = self.rng.choice((0, self.size // 2, self.size // 2 + 1234, self.size - 1))
         return to, self.grows and self.rng.random() < 0.4
 
@@ -150,7 +150,7 @@ class Cutter:
             self.rpc.call("copy", {"dst": tensor(dst, [self.size]), "src": tensor(src, [self.size])})
 
     def has_zeros(self, got, plain, to, way):
-        """What was right before, or zeros that the rest of the last page then had."""
+        """Returns whether the bytes are what was right before, or zeros that the rest of the last page then had."""
         end = min(self.size, -(-to // mmap.PAGESIZE) * mmap.PAGESIZE)
         zeros = plain[:to] + bytes(end - to) + plain[end:]
         return is_one_or_other(got, way.makes(plain), way.makes(zeros))
