@@ -12,7 +12,8 @@
 
 #define GUARD_BYTES 65536u /* a whole number of pages for any page size */
 #define POISON_BYTES \
-	(64u << 20) /* of a memory unless SOFTGPU_POISON says less; the rest is zero, without pages */
+	(64u         \
+	 << 20) /* most poisoned bytes of a memory (SOFTGPU_POISON); the rest is zero and takes no pages */
 
 struct ranges ranges = TAILQ_HEAD_INITIALIZER(ranges);
 static uint64_t last_id;
