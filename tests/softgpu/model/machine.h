@@ -192,7 +192,7 @@ void unit_free(void);
 bool unit_is_idle(void);
 /* Lets one operation, drawn at random, make progress. */
 void unit_step(void);
-/* The thread ends: false when a store of its has not been waited for. */
+/* Returns whether the thread has a store whose read of shared memory it has not waited for. */
 bool unit_has_unread(const struct model_thread *thread);
 
 /* ---- cluster.c */
