@@ -15,11 +15,10 @@ int prepare(struct engine *engine, const struct transform_spec *spec, const stru
 /* Frees what was made for a move and for its copies. */
 void prepared_free(struct engine_move *move);
 
-/* Returns the status of asking how the engine would do the move; sets the path to the word that replies use
- * for it. */
+/* Sets *ret to the family by which the engine would do the move, as replies name it. Returns 0 or an error. */
 int prepared_path(struct engine *engine, const struct engine_move *move, const char **ret, struct error *err);
 
-/* Returns the path that an ended job took, as the word that replies use. */
+/* Returns the family that moved a job that has ended, as replies name it. */
 const char *job_path(const struct engine_job *job);
 
 #endif

@@ -99,7 +99,7 @@ static bool is_there(const struct end *end, size_t size, enum access access)
 	return !end->context || range_reaches(end->context, end->address, size, access);
 }
 
-/* Atomic, because several units add to the same counts at once. */
+/* Takes the lock, because several units add to the same counts. */
 static void count(uint64_t *sectors, uint64_t address, size_t size)
 {
 	call_lock();
