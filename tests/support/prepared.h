@@ -15,7 +15,7 @@ int prepare(struct engine *engine, const struct transform_spec *spec, const stru
 /* Frees what was made for a move and for its copies. */
 void prepared_free(struct engine_move *move);
 
-/* Sets *ret to the family by which the engine would do the move, as replies name it. Returns 0 or an error. */
+/* Sets *ret to the family that would do the move, as replies name it. Returns 0 or an error. */
 int prepared_path(struct engine *engine, const struct engine_move *move, const char **ret, struct error *err);
 
 /* Returns the family that moved a job that has ended, as replies name it. */
