@@ -1175,6 +1175,13 @@ TMA_API int tma_dispatch(tma_client *client);
  * and checked before the call returns, as if it were at index; one in memory that the device reaches is read
  * when the device comes to it.
  *
+ * A list of 4 MiB or more between a device and pinned memory of the host goes by way of scratch memory of the
+ * device and the copy engine, so that other kernels hardly notice it. That takes 256 MiB of the device at
+ * most, or 512 MiB where these are at most 1/32 of what is free; 288 MiB are kept for the next list. If the
+ * list is at index_at in memory of the device, and names blocks that go to the host, it is fetched and
+ * checked first: the call does so only if the stream has nothing left to do, and waits half a millisecond at
+ * most. A kernel moves over the bus what does not qualify, and what is captured.
+ *
  * A stream that is captured takes what is launched. A graph keeps what its requests need except their tensors
  * and the client, which must not be freed while the graph is used. Each launch of it moves what the tensors
  * then contain; lists and numbers are those of the call. A graph contains no allocations of the library's: it
