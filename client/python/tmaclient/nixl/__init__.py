@@ -8,13 +8,13 @@
         sent = stage.send("decode-3", request_id, [layer[:, :, 4:8] for layer in cache], blocks)
         sent.result()
 
-A Stage is memory of slots, registered with a NIXL agent once. `send` gathers what a block list selects into slots of
-its own and writes each into a slot of the peer; the peer's `receive` scatters it from there into arrays of its own
-layout. Each side names its arrays, its blocks and its order of dimensions; what travels is contiguous. Slots follow
-each other, so that gathering, writing and scattering overlap, and their number bounds the memory, however long the
-lists are.
+A Stage owns memory that is divided into slots and registered with a NIXL agent once. `send` gathers the blocks that a
+list selects into slots of its own stage and writes each slot into one of the peer's; the peer's `receive` scatters the
+data from there into arrays of its own layout. Each side names its arrays, its blocks and its order of dimensions; the
+data on the wire is contiguous. A transfer uses several slots in turn, so that gathering, writing and scattering
+overlap, and the number of slots bounds the memory that is needed, however long the lists are.
 
-It needs the package nixl.
+This subpackage needs the package nixl.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a stage uses of a NIXL agent, and what NIXL's exceptions mean."""
+"""Wraps the calls of a NIXL agent that a stage makes, and translates NIXL's exceptions.
+
+Agent is not thread-safe: every caller holds the lock of the stage that owns it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 from .._errors import AlreadyExistsError, InvalidArgumentError, UnsupportedError
 from ._messages import PREFIX
 
-_MOST_DESCRIPTORS = 1024  # that are kept
+_MOST_DESCRIPTORS = 1024  # limit of an agent's cache of transfer descriptors
 
 
 class Gone(Exception):
@@ -19,8 +22,8 @@ class Gone(Exception):
 
 
 def make_agent(name: str, port: int | None) -> Any:
-    """An agent of NIXL's with UCX, without the thread that would poll all the time: whoever moves a stage polls. port:
-    where it listens for the metadata of peers; None: it does not."""
+    """Returns a new NIXL agent that uses UCX. It has no progress thread of its own, which would poll all the time: the
+    steps of the stage poll it. It listens for the metadata of peers at port; None: it does not listen."""
     api = _api()
     listening = {} if port is None else {"enable_listen_thread": True, "listen_port": port}
     config = api.nixl_agent_config(enable_prog_thread=False, **listening)
@@ -28,7 +31,7 @@ def make_agent(name: str, port: int | None) -> Any:
 
 
 def _api() -> Any:
-    """NIXL's Python interface."""
+    """Returns the module nixl._api. ImportError names the package if it cannot be imported."""
     try:
         return importlib.import_module("nixl._api")
     except ImportError as e:
@@ -36,7 +39,12 @@ def _api() -> Any:
 
 
 class Agent:
-    """An agent with the memory that a stage has registered."""
+    """A NIXL agent and the memory of a stage, which is registered with it until close().
+
+    nixl     the nixl_agent
+    memory   NIXL's name of the kind of memory: "DRAM" or "VRAM"
+    device   ordinal of the CUDA device for "VRAM"; 0 for "DRAM"
+    """
 
     def __init__(self, agent: Any, address: int, size: int, memory: str, device: int) -> None:
         api = _api()
@@ -51,17 +59,18 @@ class Agent:
             raise UnsupportedError(f"memory: NIXL cannot register {size} bytes of {memory}: {e}") from e
 
     def close(self) -> None:
-        """Peers cannot write into the memory from now on."""
+        """Deregisters the memory: peers cannot write into it from now on."""
         self.nixl.deregister_memory(self._registered)
 
     # ---- Peers -------------------------------------------------------------------------------------------
 
     def knows(self, peer: str) -> bool:
-        """Whether the peer's metadata is there."""
+        """Returns whether the agent has the peer's metadata."""
         return bool(self.nixl.check_remote_metadata(peer))
 
     def add(self, metadata: bytes) -> str:
-        """Adds the metadata of a peer; its name."""
+        """Adds the metadata of a peer and returns the peer's name. AlreadyExistsError: the agent has other metadata of
+        that name. InvalidArgumentError: NIXL cannot use the metadata."""
         try:
             name: bytes | str = self.nixl.add_remote_agent(metadata)
         except self._bindings.nixlNotAllowedError as e:
@@ -71,8 +80,8 @@ class Agent:
         return name.decode() if isinstance(name, bytes) else name
 
     def fetch(self, peer: str, ip: str, port: int) -> None:
-        """Sends a peer this agent's metadata, and asks for the peer's; without an ip by etcd. In this order: NIXL waits
-        for what etcd does not have yet, and sends nothing meanwhile."""
+        """Sends this agent's metadata to a peer and asks for the peer's, through etcd if ip is empty. Sending comes
+        first: NIXL waits for metadata that etcd does not have yet, and sends nothing while it waits."""
         try:
             self.nixl.send_local_metadata(ip, port)
             self.nixl.fetch_remote_metadata(peer, ip, port)
@@ -81,29 +90,30 @@ class Agent:
             raise UnsupportedError(f"peer: NIXL cannot ask {where} for the metadata of {peer!r}: {e}") from None
 
     def reaches(self, peer: str, address: int, size: int, memory: str, device: int) -> bool:
-        """Whether the peer's metadata has this memory."""
+        """Returns whether the metadata that the agent has of the peer covers this memory of the peer's."""
         try:
             descriptors = self.nixl.get_xfer_descs([(address, size, device)], memory)
             return bool(self.nixl.check_remote_metadata(peer, descriptors))
-        except Exception:  # it is not NIXL's
+        except Exception:  # NIXL raises if it does not know the memory
             return False
 
     def remove(self, peer: str) -> None:
-        """Closes the connection to a peer: nothing that it sends arrives any more."""
+        """Removes a peer's metadata and closes the connection to it: nothing that it sends arrives any more."""
         with contextlib.suppress(self._unknown):
             self.nixl.remove_remote_agent(peer)
 
     # ---- Messages ----------------------------------------------------------------------------------------
 
     def notify(self, peer: str, message: bytes) -> None:
-        """Sends a message; Gone."""
+        """Sends a message to a peer. Raises Gone if NIXL cannot send it."""
         try:
             self.nixl.send_notif(peer, message)
         except Exception as e:
             raise Gone(str(e)) from None
 
     def notifications(self) -> list[tuple[str, bytes]]:
-        """The messages that have arrived; those of others remain with the agent."""
+        """Removes the tmad messages that have arrived from the agent, and returns each with the name of its sender.
+        Notifications without tmad's prefix belong to other users of the agent and remain there."""
         result: list[tuple[str, bytes]] = []
         for peer, arrived in self.nixl.update_notifs().items():
             if not arrived:
@@ -116,7 +126,9 @@ class Agent:
     # ---- Writes ------------------------------------------------------------------------------------------
 
     def write(self, peer: str, place: tuple[int, str, int], address: int, size: int, message: bytes) -> Write:
-        """Starts to write into an address of a peer's memory, with the message to come after it; Gone."""
+        """Starts a write of size bytes at address to a place in a peer's memory, and returns the write. place: address,
+        kind of memory and device of the peer's. The peer gets the message when the data is there. Raises Gone if the
+        peer cannot be reached, and InvalidArgumentError if NIXL does not know that memory of the peer's."""
         remote_address, memory, device = place
         try:
             local = self._descriptor(address, size, self.device, self.memory)
@@ -134,7 +146,7 @@ class Agent:
         return Write(self.nixl, handle)
 
     def _descriptor(self, address: int, size: int, device: int, memory: str) -> Any:
-        """NIXL's, of some bytes: those of slots come again and again."""
+        """Returns NIXL's descriptor of some memory. Descriptors are cached, because slots are used repeatedly."""
         key = (address, size, device, memory)
         made = self._descriptors.get(key)
         if made is None:
@@ -145,7 +157,8 @@ class Agent:
 
 
 class Write:
-    """A write, started when this is made. One that fails to start may be under way all the same, as any that fails."""
+    """A write to a peer, which the constructor starts. A write that fails, even while it is being started, may still be
+    under way."""
 
     def __init__(self, nixl: Any, handle: Any) -> None:
         self._nixl, self._handle, self._state, self._failure = nixl, handle, "", "the write failed"
@@ -158,7 +171,7 @@ class Write:
             self._state, self._failure = "ERR", str(e)
 
     def is_done(self) -> bool:
-        """Whether it has ended; Gone."""
+        """Returns whether the write has ended. Raises Gone if it has failed."""
         if self._state == "PROC":
             self._ask(self._nixl.check_xfer_state)
         if self._state == "ERR":
@@ -166,6 +179,6 @@ class Write:
         return self._state == "DONE"
 
     def release(self) -> None:
-        """Forgets it, once it has ended or its peer is gone: NIXL cannot take a write back."""
-        with contextlib.suppress(Exception):  # it is kept by NIXL, then
+        """Releases NIXL's handle. The write must have ended, or its peer must be gone: NIXL cannot cancel a write."""
+        with contextlib.suppress(Exception):  # NIXL then keeps the handle
             self._handle.release()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which parts go where, when the two sides divide something among other numbers of ranks."""
+"""Computes which part goes from which rank to which, when the two sides divide an extent among different numbers of
+ranks."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from collections.abc import Iterator
 
 
 def shared_parts(extent: int, senders: int, receivers: int) -> Iterator[tuple[int, int, slice, slice]]:
-    """The transfers between two sizes of tensor parallelism that divide an extent, such as the heads of a cache or the
-    rows of a matrix: rank of the sender, rank of the receiver, and the part that they share, in the array of each.
+    """Yields the transfers between two sizes of tensor parallelism that divide an extent, such as the heads of a cache
+    or the rows of a matrix: rank of the sender, rank of the receiver, and the part that they share, as a slice of the
+    sender's array and a slice of the receiver's.
 
-    Each side has extent / ranks of it in each rank, in their order; or, with more ranks than there are heads, one head
-    in ranks / extent ranks that follow each other, as vLLM and SGLang have it. Each receiver gets all of its own once,
-    and ranks that have the same share the work.
+    With at most as many ranks as there are heads, each rank of a side has extent / ranks consecutive heads, in the
+    order of ranks. With more ranks, each head is replicated in ranks / extent consecutive ranks, as in vLLM and SGLang.
+    Each receiver gets every head of its own exactly once, and senders that have the same heads share the work.
     """
     for name, ranks in (("senders", senders), ("receivers", receivers)):
         if extent < 1 or ranks < 1 or (extent % ranks and ranks % extent):
@@ -23,7 +25,7 @@ def shared_parts(extent: int, senders: int, receivers: int) -> Iterator[tuple[in
         there = receiver * extent // receivers
         first = there
         while first < there + each_receives:
-            group = first // each_sends  # of ranks that have the same
+            group = first // each_sends  # number of a group of senders that have the same part
             here = group * each_sends
             last = min(here + each_sends, there + each_receives)
             sender = group * copies + receiver % copies

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sending and receiving have in common: messages to peers that may be gone, requests to tmad under way, and
-transfers with a deadline."""
+"""The common base of sending and receiving: messages to peers that may be gone, requests to tmad, and the transfers
+that callers wait for.
+
+An Exchange belongs to one stage. Its callers hold the stage's lock, except those of tell_results().
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ from ._agent import Agent, Gone, Write
 from ._messages import encode
 from ._streams import Streams
 
-_RETRY_S = 0.02
-MOST_TEXT = 1000  # characters of an error that is sent
-_PASSING = (Status.DISCONNECTED, Status.BUSY)  # what ends when the service is back, or something has ended
+_RETRY_S = 0.02  # delay before a request that failed with one of _PASSING is submitted again
+MOST_TEXT = 1000  # limit of an error message that is sent to a peer, in characters
+_PASSING = (Status.DISCONNECTED, Status.BUSY)  # errors that pass when the service is back, or other requests have ended
 
 OnEnd = Callable[[Exception | None], None]
 
 
 class Transfer(Future[int]):
-    """A transfer under way: a future of the number of bytes that were moved. When it is done, nothing reads or writes
-    the arrays any more. One that was canceled goes on for a moment: concurrent.futures.wait() waits for its end, too.
-    Callbacks run in the stage's thread, or in that of a call which ends the transfer. They may use the stage, and close
-    it; but one that waits for another transfer may wait for ever.
+    """A transfer under way: a future whose result is the number of bytes that were moved. When it is done, nothing
+    reads or writes the arrays any more. A transfer that was canceled goes on for a moment; concurrent.futures.wait()
+    waits for its end, too. Callbacks run in the stage's thread, or in a thread whose call ends the transfer. They may
+    use the stage, and close it; but a callback that waits for another transfer may wait for ever.
 
     peer   name of the other side's agent
-    tag    what both sides call it
+    tag    name of the transfer, which both sides use
     """
 
     def __init__(self, verb: str, peer: str, tag: str, timeout: float) -> None:
@@ -46,11 +49,11 @@ class Transfer(Future[int]):
         return f"<{self._verb} {self.tag!r}, peer {self.peer!r}: {'done' if self.done() else self._doing}>"
 
     def _touch(self, doing: str) -> None:
-        """Something has moved."""
+        """Notes that the transfer has advanced, which restarts its timeout. doing: its state, for error messages."""
         self._moved_at, self._doing = time.monotonic(), doing
 
     def _overdue(self, now: float) -> Exception | None:
-        """Why it has to end, if so."""
+        """Returns the error that the transfer has to end with if it was canceled or has timed out, or None."""
         if self.cancelled():
             return CanceledError(f"{self._verb} {self.tag!r}: it was canceled")
         if now - self._moved_at < self._timeout:
@@ -60,8 +63,8 @@ class Transfer(Future[int]):
         )
 
     def _end(self, result: int | Exception) -> None:
-        """It is done, unless its caller gave it up."""
-        with contextlib.suppress(InvalidStateError):  # somebody else has set it
+        """Sets the result or the error of the future, unless the caller has canceled it."""
+        with contextlib.suppress(InvalidStateError):  # another thread has ended it already
             if not self.set_running_or_notify_cancel():
                 return
             if isinstance(result, Exception):
@@ -71,32 +74,39 @@ class Transfer(Future[int]):
 
 
 class Work:
-    """A request to tmad, again where that may help, until it has ended or `is_given_up` says so."""
+    """A request to tmad. After an error of _PASSING it is submitted again, unless is_given_up() returns True. on_end is
+    called once, with the final error or None. order: keyword arguments of Client.submit."""
 
     __slots__ = ("exchange", "is_given_up", "on_end", "order", "request")
 
     def __init__(self, request: Request, order: dict[str, Any], on_end: OnEnd, is_given_up: Callable[[], bool]) -> None:
         self.request, self.order, self.on_end, self.is_given_up = request, order, on_end, is_given_up
-        self.exchange: Exchange | None = None  # that it was started by
+        self.exchange: Exchange | None = None  # the exchange that started it
 
 
 class Exchange:
-    """The way to peers, to tmad and to the callers. Peers that are found to be gone wait in `lost`. Other stages may
-    use the same client: whoever asks what has ended hands on what is theirs."""
+    """A stage's channel to its peers, to tmad and to its callers.
+
+    core      tmad client. Other stages may use the same one, and its completed() returns the completions of all: the
+              exchange that calls it passes each completion on to the exchange that started the request
+    number    random number of the stage, by which peers tell it from other stages of the same agent's name
+    lost      peers that were found to be gone, each with the reason; the stage's next step closes the connections
+    told_at   when the last message was sent, as time.monotonic() counts
+    """
 
     def __init__(self, core: _core.Client, agent: Agent, number: int) -> None:
         self.core, self.agent, self.number = core, agent, number
         self.lost: dict[str, str] = {}
-        self.told_at = 0.0  # when the last message was sent
-        self._n_running = 0
+        self.told_at = 0.0
+        self._n_running = 0  # requests submitted whose completion has not been handled yet
         self._streams = Streams(core)
-        self._again: deque[tuple[float, Work]] = deque()
-        self._arrived: deque[tuple[Work, int, str | None]] = deque()  # what has ended of this one's
-        self._results: deque[tuple[Transfer, int | Exception]] = deque()
-        self._telling = threading.local()
+        self._again: deque[tuple[float, Work]] = deque()  # requests to submit again, each with the time for it
+        self._arrived: deque[tuple[Work, int, str | None]] = deque()  # completions of this exchange's requests
+        self._results: deque[tuple[Transfer, int | Exception]] = deque()  # ended transfers, not yet told to callers
+        self._telling = threading.local()  # is_busy: this thread is in tell_results()
 
     def tell(self, peer: str, kind: str, **members: Any) -> None:
-        """Sends a message, unless the peer is gone."""
+        """Sends a message. A peer that cannot be reached is added to `lost`, and gets no further messages."""
         if peer in self.lost:
             return
         self.told_at = time.monotonic()
@@ -106,12 +116,18 @@ class Exchange:
             self.lost[peer] = str(e)
 
     def tell_failed(self, peer: str, to: int, number: int, by: str, error: Exception) -> None:
-        """Says that a transfer has failed on this side; to is 0 if the peer's stage is not known."""
+        """Tells a peer that a transfer has failed on this side.
+
+        to       number of the peer's stage; 0 if it is not known
+        number   the sender's number of the transfer
+        by       role of this side: "sender" or "receiver"
+        """
         status = error.status if isinstance(error, Error) else Status.INVALID_ARGUMENT
         self.tell(peer, "failed", to=to, id=number, by=by, status=int(status), message=str(error)[:MOST_TEXT])
 
     def write(self, peer: str, place: tuple[int, str, int], address: int, size: int, **data: Any) -> Write | None:
-        """Starts to write into a peer's slot, and says so when it has ended; None: the peer is gone."""
+        """Starts a write into a slot of a peer's, and returns it. The peer gets a `data` message with the members data
+        when the write has ended. None: the peer is gone."""
         if peer in self.lost:
             return None
         try:
@@ -123,19 +139,20 @@ class Exchange:
     # ---- Callers -----------------------------------------------------------------------------------------
 
     def end(self, transfer: Transfer, result: int | Exception) -> None:
-        """A transfer is done, as soon as tell_results() says so; the first time counts."""
+        """Queues the result of a transfer for tell_results(). Later results of the same transfer are ignored."""
         if not transfer._is_ended:
             transfer._is_ended = True
             self._results.append((transfer, result))
 
     def tell_results(self) -> None:
-        """Tells callers of what is done, without the stage's lock: they may call anything."""
+        """Sets the queued results of transfers. The caller does not hold the stage's lock: callbacks of the futures may
+        call anything."""
         if getattr(self._telling, "is_busy", False):
-            return  # a callback has called the stage, and this goes on after it
+            return  # a callback has called the stage; the outer call goes on when the callback returns
         self._telling.is_busy = True
         try:
             while self._results:
-                with contextlib.suppress(IndexError):  # another thread was faster
+                with contextlib.suppress(IndexError):  # another thread has taken the last result
                     transfer, result = self._results.popleft()
                     transfer._end(result)
         finally:
@@ -144,7 +161,7 @@ class Exchange:
     # ---- Requests to tmad --------------------------------------------------------------------------------
 
     def run(self, work: Work) -> None:
-        """Starts a request."""
+        """Submits a request. If that fails, the error is handled as one of the request."""
         work.exchange = self
         try:
             self.core.submit(work.request, work, **work.order)
@@ -154,11 +171,13 @@ class Exchange:
             self._n_running += 1
 
     def await_stream(self, stream: tuple[int, int], on_end: OnEnd) -> None:
-        """Ends when a CUDA stream has done what is queued in it now."""
+        """Has on_end called when a CUDA stream, given as a handle and the ordinal of its device, has finished all work
+        that is queued in it now."""
         self._streams.signal(stream, on_end)
 
     def step(self, now: float) -> bool:
-        """Tells of what has ended, and starts again what waits for that. Whether there was anything."""
+        """Handles the streams and requests that have ended, and submits requests again whose delay is over. Returns
+        whether there were any."""
         n_signaled = self._streams.step()
         for entry in self.core.completed() if self._n_running else ():
             entry[0].exchange._arrived.append(entry)
@@ -175,7 +194,7 @@ class Exchange:
 
     @property
     def is_running(self) -> bool:
-        """Whether a request is under way, or a stream is awaited."""
+        """True while a request is under way or waits to be submitted again, or while a stream is awaited."""
         return bool(self._n_running or self._again or len(self._streams))
 
     def _ended(self, work: Work, error: Exception | None) -> None:

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stages tell each other: notifications of NIXL, each a prefix and a map in JSON.
+"""The messages between stages. Each is a NIXL notification that consists of a prefix and a JSON object.
 
-A transfer begins with the sender's `offer`. The receiver that expects it answers with `grant`s of slots, one for each
-piece that may come; the sender writes pieces into them, and the notification of each write is its `data`. A slot that
-was scattered is granted again, until all pieces are there and the receiver says `done`.
+A transfer begins with the sender's `offer`. A receiver that expects it answers with `grant` messages, which lend slots
+to the sender, one for each piece. The sender writes pieces into these slots, and the notification that NIXL delivers
+with each write is its `data` message. When a slot has been scattered it is granted again, until all pieces have arrived
+and the receiver sends `done`.
 
-Either side may fail. A sender that says `failed` has no write under way any more. A receiver that says `failed` lends
-the slots to nobody else before the sender has said so, or `closed` if it knows no such transfer. `ping` says nothing:
-that it cannot be sent says that the peer is gone.
+Either side may fail. A sender that sends `failed` has no write under way any more. A receiver that sends `failed` lends
+the slots to nobody else until the sender has answered `failed`, or `closed` if it knows no such transfer. `ping` has no
+content; if it cannot be sent, the peer is gone.
 
-A `hello` that answers none (0) is answered by another one: then both have each other's metadata. It says where the
-slots of its sender are, which metadata that was sent too early lacks.
+A `hello` whose member `answers` is 0 is answered by another one with `answers` 1; then both sides have each other's
+metadata. It carries the location of its sender's slots, so that the peer can tell whether the metadata that it has
+covers them: metadata that was sent before the memory was registered does not.
 
-All carry `from`, the number of the stage that sends it, and all but an offer, a ping and a hello carry `to`, that of
-the stage that it is for, or 0 if the sender does not know it yet: what an earlier process of the same name sent, or is
-sent, is nobody's. `id` is the sender's number of the transfer.
+Every message carries `from`, the number of the stage that sends it. All but offer, ping and hello carry `to`, the
+number of the stage that the message is for, or 0 if the sender does not know it yet. Messages from or to an earlier
+process of the same name are recognized by these numbers and ignored. `id` is the sender's number of the transfer.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ import json
 from typing import Any
 
 PREFIX = b"tmad/1 "
-MOST_BYTES = 1 << 18  # of a message that is read
-MOST_TAG = 256  # characters
-MOST_DIMENSIONS = 32
-_MOST_TYPE = 32  # characters
+MOST_BYTES = 1 << 18  # limit of a received message
+MOST_TAG = 256  # limit of a tag, in characters
+MOST_DIMENSIONS = 32  # limit of an offer's shape
+_MOST_TYPE = 32  # limit of the name of an element type, in characters
 
-# The members of each kind, beside kind and from, and their types.
+# This maps each kind of message to the members that it has beside kind and from, and to their types.
 _MEMBERS: dict[str, dict[str, type]] = {
     "offer": {
         "id": int, "tag": str, "dtype": str, "shape": list, "layers": int, "blocks": int, "slot_bytes": int,
@@ -47,16 +49,17 @@ Message = dict[str, Any]
 
 
 class MessageError(Exception):
-    """A notification with the prefix that is no message."""
+    """Raised for a notification that has the prefix but is not a valid message."""
 
 
 def encode(kind: str, sender: int, **members: Any) -> bytes:
-    """A message as it is sent."""
+    """Returns a message as the bytes of a notification. sender: number of the stage that sends it."""
     return PREFIX + json.dumps({"kind": kind, "from": sender, **members}, separators=(",", ":")).encode()
 
 
 def decode(raw: bytes) -> Message:
-    """The message that a notification is, with the members of its kind."""
+    """Returns the message in a notification, reduced to its kind and the members of that kind. MessageError: it is not
+    a valid message."""
     if len(raw) > MOST_BYTES:
         raise MessageError(f"a message of {len(raw)} bytes; the limit is {MOST_BYTES}")
     try:
@@ -76,7 +79,7 @@ def decode(raw: bytes) -> Message:
             or (isinstance(value, int) and not -(1 << 31) <= value < 1 << 64)
         ):
             raise MessageError(f"{message['kind']}: its {name} is missing, or of another type")
-    if message["kind"] == "offer":  # it is kept, perhaps for long
+    if message["kind"] == "offer":  # offers may be kept for a long time, so their size is limited
         if len(message["tag"]) > MOST_TAG or len(message["dtype"]) > _MOST_TYPE:
             raise MessageError("offer: its tag or its dtype is too long")
         if len(message["shape"]) > MOST_DIMENSIONS or not is_list_of_counts(message["shape"]):
@@ -85,6 +88,6 @@ def decode(raw: bytes) -> Message:
 
 
 def is_list_of_counts(value: list[Any], n: int | None = None) -> bool:
-    """Whether these are numbers from 0 on, below 2^63, n of them."""
+    """Returns whether all entries are integers from 0 to 2^63 - 1, and there are n of them. n None: any number."""
     are = all(isinstance(x, int) and not isinstance(x, bool) and 0 <= x < 1 << 63 for x in value)
     return are and (n is None or len(value) == n)

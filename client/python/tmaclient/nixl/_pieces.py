@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a transfer is divided into what fits into a slot: the same on both sides, by the same few numbers."""
+"""Divides a transfer into pieces, each of which fits into a slot. Both sides compute the same division from the same
+numbers, so that a piece is named by its number alone."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-MOST_LAYERS = 1024  # of a request to tmad
-MOST_BLOCKS = 4096  # of a piece: its part of the list goes along with the request
+MOST_LAYERS = 1024  # limit of a piece, as of one request to tmad
+MOST_BLOCKS = 4096  # limit of a piece, so that its part of the block list fits into the request
 
 
 class Piece(NamedTuple):
-    """Blocks first_block and on, n_blocks of them, of layers first_layer and on; layer by layer in the slot."""
+    """n_blocks consecutive entries of the block list, from entry first_block on, of each of n_layers consecutive layers
+    from first_layer on. The slot holds them layer by layer."""
 
     first_layer: int
     n_layers: int
@@ -19,8 +21,9 @@ class Piece(NamedTuple):
 
 
 class Pieces:
-    """The pieces of layers times blocks, each block of block_bytes, for slots of slot_bytes. A piece is as many whole
-    layers as fit or, where that takes fewer, some of the blocks of all layers."""
+    """The sequence of pieces of a transfer of layers * blocks blocks, each of block_bytes, for slots of slot_bytes. A
+    piece is either as many whole layers as fit, or some of the blocks of all layers, whichever takes fewer pieces.
+    ValueError: a block does not fit into a slot."""
 
     def __init__(self, layers: int, blocks: int, block_bytes: int, slot_bytes: int) -> None:
         self.layers, self.blocks = layers, blocks
@@ -51,12 +54,13 @@ class Pieces:
 
 
 def _even(total: int, most: int) -> int:
-    """At most so many of a total at a time, as evenly as that goes."""
+    """Returns the size of the parts that divide total as evenly as possible into the fewest parts of at most `most`."""
     return -(-total // -(-total // most))
 
 
 def _by_layers(layers: int, blocks: int, fit: int) -> tuple[int, int]:
-    """Layers of a piece, and blocks: whole layers, or parts of one."""
+    """Returns the numbers of layers and of blocks of a piece that consists of whole layers, or of a part of one. fit:
+    number of blocks that a slot has room for."""
     most = min(fit, MOST_BLOCKS)
     if blocks > most:
         return 1, _even(blocks, most)
@@ -64,6 +68,6 @@ def _by_layers(layers: int, blocks: int, fit: int) -> tuple[int, int]:
 
 
 def _by_blocks(layers: int, blocks: int, fit: int) -> tuple[int, int]:
-    """Likewise: parts of all layers."""
+    """Returns the numbers of layers and of blocks of a piece that consists of some blocks of as many layers as fit."""
     most = min(layers, fit, MOST_LAYERS)
     return _even(layers, most), _even(blocks, min(fit // most, MOST_BLOCKS))

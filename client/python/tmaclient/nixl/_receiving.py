@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The receives of a stage: each meets the offer of its peer and tag, lends slots to the sender, and scatters what
-comes.
+"""The receives of a stage. Each is matched with an offer of the same peer and tag, lends slots to the sender, and
+scatters the data that arrives in them.
 
-A slot that is lent is the sender's to write into until the data has come, or the sender has said that no write is under
-way, or it is gone. Until then it is lent to nobody else, even if the receive has failed: what comes late would be taken
-for another transfer's. After a peer is gone and its connection closed, what had already arrived of it may still be
-written for a moment.
+The sender may write into a slot that is lent to it until its data has arrived, or the sender has said that no write is
+under way, or the sender is gone. Until then the slot is lent to nobody else, even if the receive has failed: data that
+arrives late would be taken for that of another transfer. After a peer is gone and its connection is closed, the network
+card may still write data that had already arrived for a moment, so its slots are free only after SETTLE_S.
+
+Callers hold the stage's lock.
 """
 
 from __future__ import annotations
@@ -32,21 +34,35 @@ from ._pieces import Pieces
 from ._sides import Destination
 from ._slots import Queue, Slots
 
-MOST_OFFERS = 4096  # of a peer, that no receive has met; of all together whose metadata the agent has not
-_MOST_GRANTS = 1024  # in a message
-SETTLE_S = 1.0
+# This limits the offers of one peer that no receive has matched yet. All peers whose metadata the agent does not have
+# count as one.
+MOST_OFFERS = 4096
+_MOST_GRANTS = 1024  # slots in one grant message
+SETTLE_S = 1.0  # time from the loss of a peer until the slots that were lent to it are free again
 
-Key = tuple[str, int, int]  # peer, number of its stage, and its number of the transfer
+Key = tuple[str, int, int]  # names an offer: peer, number of the peer's stage, and the peer's number of the transfer
 
 
 class Receiving:
-    """A receive under way."""
+    """A receive under way.
+
+    order       keyword arguments of the requests to tmad
+    key         key of the offer that it was matched with; None: there is none yet
+    pieces      the division into pieces; None: it was not matched yet
+    lent        slots that the sender may write into, each with the number of the loan
+    arrived     numbers of the pieces that have arrived
+    n_done      number of pieces that were scattered
+    n_scatters  number of scatters under way
+    n_streams   number of CUDA streams whose earlier work on the arrays has not ended
+    error       why it has failed; set once
+    is_queued   whether it is in the queue for slots; Queue writes it
+    """
 
     def __init__(self, transfer: Transfer, destination: Destination, order: dict[str, Any]) -> None:
         self.transfer, self.destination, self.order = transfer, destination, order
-        self.key: Key | None = None  # of the offer that it has met
+        self.key: Key | None = None
         self.pieces: Pieces | None = None
-        self.lent: dict[int, int] = {}  # slot: loan
+        self.lent: dict[int, int] = {}
         self.arrived: set[int] = set()
         self.n_done = self.n_scatters = self.n_streams = 0
         self.error: Exception | None = None
@@ -59,12 +75,12 @@ class Receiving:
 
     @property
     def n_slots(self) -> int:
-        """How many it has."""
+        """The number of slots that it occupies."""
         return len(self.lent) + self.n_scatters
 
     @property
     def wants(self) -> bool:
-        """Whether it could lend another slot."""
+        """True if it could lend another slot to its sender now."""
         return bool(
             self.error is None
             and self.pieces is not None
@@ -74,21 +90,24 @@ class Receiving:
 
 
 class Receivers:
-    """All of them, the offers that nobody expects yet, and the slots that they lend."""
+    """All receives of a stage, the offers that no receive has matched yet, and the pool of slots that receives lend."""
 
     def __init__(self, exchange: Exchange, slots: Slots) -> None:
         self._exchange, self.slots = exchange, slots
-        self._loans = itertools.count(1)
-        self._expected: dict[tuple[str, str], deque[Receiving]] = {}
-        self._offers: dict[tuple[str, str], dict[Key, Message]] = {}  # by peer and tag
-        self._waiting: dict[Key, tuple[str, str]] = {}  # tag and account of each of them
-        self._n_offers: Counter[str] = Counter()  # of each account
-        self._stages: dict[str, int] = {}  # numbers of those that offered something last
-        self._met: dict[Key, Receiving] = {}
+        self._loans = itertools.count(1)  # numbers of loans, so that late data of an earlier loan is recognized
+        self._expected: dict[tuple[str, str], deque[Receiving]] = {}  # unmatched receives, by peer and tag
+        self._offers: dict[tuple[str, str], dict[Key, Message]] = {}  # unmatched offers, by peer and tag
+        # This has the tag and the account of each unmatched offer. The account is what the offer counts against: the
+        # name of the peer, or "" for all peers whose metadata the agent does not have.
+        self._waiting: dict[Key, tuple[str, str]] = {}
+        self._n_offers: Counter[str] = Counter()  # unmatched offers of each account
+        self._stages: dict[str, int] = {}  # number of each peer's stage that made an offer last
+        self._met: dict[Key, Receiving] = {}  # receives that were matched with an offer
         self._all: set[Receiving] = set()
         self._queue: Queue[Receiving] = Queue(slots)
+        # Slots that were lent to lost peers, by the time when they are free again and the name that they were left by.
         self._settling: list[tuple[float, object]] = []
-        self.bytes = 0
+        self.bytes = 0  # bytes that were scattered so far
 
     def __len__(self) -> int:
         return len(self._all)
@@ -98,16 +117,16 @@ class Receivers:
 
     @property
     def is_receiving(self) -> bool:
-        """Whether a sender is about to write."""
+        """True if a receive was matched with an offer, so that its sender may write at any time."""
         return bool(self._met)
 
     @property
     def n_offers(self) -> int:
-        """How many offers no receive has met."""
+        """The number of offers that no receive has matched."""
         return len(self._waiting)
 
     def start(self, transfer: Transfer, destination: Destination, order: dict[str, Any]) -> None:
-        """Begins a receive."""
+        """Begins a receive. It lends no slot before the CUDA streams of its arrays have finished their earlier work."""
         receiving = Receiving(transfer, destination, order)
         self._all.add(receiving)
         try:
@@ -115,7 +134,8 @@ class Receivers:
                 self._exchange.await_stream(stream, lambda error: self._on_stream(receiving, error))
                 receiving.n_streams += 1
         except BaseException:
-            receiving.error = CanceledError("it was not begun")  # what is awaited already finds it so
+            # The callbacks of streams that are awaited already see the error and start nothing.
+            receiving.error = CanceledError("it was not begun")
             self._all.discard(receiving)
             raise
         place = (transfer.peer, transfer.tag)
@@ -136,11 +156,12 @@ class Receivers:
     # ---- What senders say ----------------------------------------------------------------------------------
 
     def on_offer(self, peer: str, message: Message, is_known: bool) -> None:
-        """A transfer that a peer wants to begin. is_known: whether it can be told anything."""
+        """Handles a peer's offer of a transfer. is_known: the agent has the peer's metadata and can send it
+        messages."""
         key = (peer, message["from"], message["id"])
         if key in self._met or key in self._waiting:
             return
-        if is_known:  # of others there may be any number
+        if is_known:  # the number of unknown peers is not limited, so nothing is recorded of them
             self._lose_earlier(peer, message["from"])
         place = (peer, message["tag"])
         expected = self._expected.get(place)
@@ -187,7 +208,8 @@ class Receivers:
         self._check(receiving)
 
     def _divide(self, destination: Destination, message: Message) -> Pieces:
-        """The pieces of an offer that fits to what is expected."""
+        """Returns the division into pieces of an offer, after checking that it matches the destination, whose dtype is
+        then that of the wire. The errors say what does not match."""
         shape, dtype = message["shape"], message["dtype"]
         if message["slot_bytes"] < 1:
             raise ProtocolError(f"the offer's slot_bytes is {message['slot_bytes']}; it is 1 or more")
@@ -213,7 +235,7 @@ class Receivers:
         return pieces
 
     def on_data(self, peer: str, message: Message) -> None:
-        """A piece that is in its slot."""
+        """Handles the arrival of a piece in a slot, and starts its scatter."""
         receiving = self._met.get((peer, message["from"], message["id"]))
         if receiving is None or receiving.error is not None:
             return
@@ -233,7 +255,7 @@ class Receivers:
         self._scatter(receiving, slot, number)
 
     def on_failed(self, peer: str, message: Message, error: Error) -> None:
-        """The sender has failed, and writes no more."""
+        """Handles the failure of the sender, which writes no more: all slots that were lent to it are free."""
         key = (peer, message["from"], message["id"])
         self.slots.recover(key)
         receiving = self._met.get(key)
@@ -247,11 +269,12 @@ class Receivers:
             self._take_offer((peer, self._waiting[key][0]), key)
 
     def on_closed(self, peer: str, message: Message) -> None:
-        """The sender writes no more into the slots of a transfer that has failed."""
+        """Frees the slots of a failed transfer, because its sender writes no more into them."""
         self.slots.recover((peer, message["from"], message["id"]))
 
     def lose(self, peer: str, why: str, stage: int | None = None) -> None:
-        """The peer, or that stage of its, is gone. Its slots are lent again when what had arrived has settled."""
+        """Fails the receives of a peer that is gone, and drops its offers. The slots that were lent to it are free
+        after SETTLE_S. stage: number of the only stage of the peer's that is gone; None: all of them."""
         for key in [k for k in self._waiting if k[0] == peer and stage in (None, k[1])]:
             self._take_offer((peer, self._waiting[key][0]), key)
         if stage is None:
@@ -266,7 +289,7 @@ class Receivers:
                 self._settling.append((until, self.slots.rename(left)))
 
     def _lose_earlier(self, peer: str, stage: int) -> None:
-        """A peer that has a new stage has none of its earlier ones."""
+        """Loses the peer's earlier stage if the number of its stage has changed: the peer has started anew."""
         earlier = self._stages.get(peer, stage)
         self._stages[peer] = stage
         if earlier != stage:
@@ -275,7 +298,7 @@ class Receivers:
     # ---- Pieces --------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> bool:
-        """Lends slots. Whether there was anything."""
+        """Frees slots that have settled, and lends free slots to senders. Returns whether any slot was lent."""
         while self._settling and self._settling[0][0] <= now:
             self.slots.recover(self._settling.pop(0)[1])
         lent: dict[Receiving, list[int]] = {}
@@ -331,7 +354,8 @@ class Receivers:
     # ---- The end -------------------------------------------------------------------------------------------
 
     def fail(self, receiving: Receiving, error: Exception, tell: bool = True) -> None:
-        """Ends a receive with an error, when what is under way of it has ended."""
+        """Marks a receive as failed, unless it is already. It ends when its scatters under way have ended. tell:
+        whether the sender has to be told."""
         if receiving.error is None:
             receiving.error = error
             if receiving.key is None:
@@ -353,7 +377,7 @@ class Receivers:
                 del self._expected[place]
 
     def _check(self, receiving: Receiving) -> None:
-        """Ends what has nothing under way any more."""
+        """Ends a receive that has failed or is complete, once no scatter of it is under way."""
         if receiving.n_scatters or receiving not in self._all:
             return
         is_complete = receiving.pieces is not None and receiving.n_done == len(receiving.pieces)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sends of a stage: each is offered, and goes piece by piece into the slots that its receiver grants.
+"""The sends of a stage. Each is offered to its receiver, and goes piece by piece into the slots that the receiver
+grants.
 
-A piece takes a slot of this side only when there is one for it on the other: a receiver that is slow holds up no other.
-A write that has begun is waited for, or its peer is gone: NIXL cannot take it back, and the slot that it writes to is
-not the receiver's to lend before it has ended.
+A piece takes a slot of this stage only when the receiver has granted one for it, so that a slow receiver does not hold
+up the others. A send waits for the writes that it has begun, unless the peer is gone: NIXL cannot cancel a write, and
+the receiver must not lend the slot to another transfer before the write has ended.
+
+Callers hold the stage's lock.
 """
 
 from __future__ import annotations
@@ -21,23 +24,38 @@ from ._pieces import Pieces
 from ._sides import Source
 from ._slots import Queue, Slots
 
-_MOST_AT_ONCE = 2  # pieces that a step starts: those that were gathered are to be written meanwhile
+_MOST_AT_ONCE = 2  # gathers that one step starts; few, so that pieces gathered meanwhile are written soon
 
 
 class Grant(NamedTuple):
-    """A slot of the receiver's that a piece may be written into."""
+    """A slot of the receiver's that one piece may be written into."""
 
-    slot: int
-    loan: int
+    slot: int  # the receiver's number of the slot
+    loan: int  # the receiver's number of this loan of the slot
     place: tuple[int, str, int]  # address, kind of memory and device
 
 
 class Sending:
-    """A send under way."""
+    """A send under way.
+
+    number      number of the transfer in messages
+    order       keyword arguments of the requests to tmad
+    receiver    number of the peer's stage; None: it has not answered yet
+    pieces      the division into pieces; None: the receiver has granted no slot yet
+    grants      slots of the receiver's that no piece has taken yet
+    next_piece  number of the next piece to gather
+    n_gathers   number of gathers under way
+    n_writes    number of writes under way
+    n_streams   number of CUDA streams whose earlier work on the arrays has not ended
+    error       why it has failed; set once
+    is_offered  whether the offer was sent
+    is_done     whether the receiver has all pieces
+    is_queued   whether it is in the queue for slots; Queue writes it
+    """
 
     def __init__(self, number: int, transfer: Transfer, source: Source, order: dict[str, Any]) -> None:
         self.number, self.transfer, self.source, self.order = number, transfer, source, order
-        self.receiver: int | None = None  # number of the peer's stage
+        self.receiver: int | None = None
         self.pieces: Pieces | None = None
         self.grants: deque[Grant] = deque()
         self.next_piece = 0
@@ -52,12 +70,12 @@ class Sending:
 
     @property
     def n_slots(self) -> int:
-        """How many it has."""
+        """The number of slots that it occupies."""
         return self.n_gathers + self.n_writes
 
     @property
     def wants(self) -> bool:
-        """Whether a piece could start."""
+        """True if another piece could be gathered now."""
         return bool(self.error is None and self.grants and self.pieces and self.next_piece < len(self.pieces))
 
 
@@ -68,15 +86,15 @@ class _Writing(NamedTuple):
 
 
 class Senders:
-    """All of them, and the slots that they share."""
+    """All sends of a stage, and the pool of slots that they share."""
 
     def __init__(self, exchange: Exchange, slots: Slots) -> None:
         self._exchange, self.slots = exchange, slots
         self._numbers = itertools.count(1)
-        self._all: dict[int, Sending] = {}
+        self._all: dict[int, Sending] = {}  # by number
         self._queue: Queue[Sending] = Queue(slots)
         self._writing: list[_Writing] = []
-        self.bytes = 0
+        self.bytes = 0  # bytes whose writes were started so far
 
     def __len__(self) -> int:
         return len(self._all)
@@ -86,11 +104,12 @@ class Senders:
 
     @property
     def is_sending(self) -> bool:
-        """Whether a receiver is about to grant slots, or pieces are on their way."""
+        """True if the receiver of a send has answered, so that grants or the ends of writes are expected soon."""
         return any(sending.receiver is not None for sending in self._all.values())
 
     def start(self, transfer: Transfer, source: Source, order: dict[str, Any]) -> None:
-        """Begins a send, once the streams of its arrays have done what is queued there now."""
+        """Begins a send. It is offered when the CUDA streams of its arrays have finished the work that is queued in
+        them now."""
         sending = Sending(next(self._numbers), transfer, source, order)
         self._all[sending.number] = sending
         try:
@@ -98,7 +117,8 @@ class Senders:
                 self._exchange.await_stream(stream, lambda error: self._on_stream(sending, error))
                 sending.n_streams += 1
         except BaseException:
-            sending.error = CanceledError("it was not begun")  # what is awaited already finds it so
+            # The callbacks of streams that are awaited already see the error and start nothing.
+            sending.error = CanceledError("it was not begun")
             del self._all[sending.number]
             raise
         if sending.n_streams == 0:
@@ -133,10 +153,10 @@ class Senders:
     # ---- What receivers say --------------------------------------------------------------------------------
 
     def on_grant(self, peer: str, message: Message) -> None:
-        """Slots to write into."""
+        """Handles a grant of slots to write into."""
         sending = self._find(peer, message)
         if sending is None or sending.error is not None or sending.is_done:
-            return  # `closed` will be, or has been, said of them
+            return  # the receiver gets, or has got, `failed` or `closed` for these slots
         sending.receiver = message["from"]
         try:
             sending.grants += self._parse(message)
@@ -161,7 +181,7 @@ class Senders:
         return [Grant(slot, loan, (address, *place)) for slot, loan, address in message["slots"]]
 
     def on_done(self, peer: str, message: Message) -> None:
-        """The receiver has all of it."""
+        """Handles the receiver's message that it has all pieces."""
         sending = self._find(peer, message)
         if sending is None or sending.error is not None:
             return
@@ -176,7 +196,8 @@ class Senders:
         self._check(sending)
 
     def on_failed(self, peer: str, message: Message, error: Error) -> None:
-        """The receiver has failed, and is told when its slots are its own again."""
+        """Handles the failure of the receiver. It is told, by `failed` or `closed`, when no write into its slots is
+        under way."""
         sending = self._find(peer, message)
         if sending is None:
             self._exchange.tell(peer, "closed", to=message["from"], id=message["id"])
@@ -193,7 +214,7 @@ class Senders:
         return sending
 
     def lose(self, peer: str, why: str) -> None:
-        """The peer is gone, and the connection to it closed: its writes have ended."""
+        """Fails the sends to a peer that is gone. The connection to it is closed, so that its writes have ended."""
         for writing in [w for w in self._writing if w.sending.peer == peer]:
             self._writing.remove(writing)
             writing.write.release()
@@ -206,7 +227,7 @@ class Senders:
     # ---- Pieces --------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Starts a few pieces and ends writes. Whether there was anything."""
+        """Handles writes that have ended, and starts a few gathers. Returns whether there were any."""
         n = self._poll()
         for _ in range(_MOST_AT_ONCE):
             taken = self._queue.take()
@@ -266,7 +287,7 @@ class Senders:
         self.bytes += size
 
     def _poll(self) -> int:
-        """Ends the writes that have ended; how many."""
+        """Releases the writes that have ended and frees their slots. Returns how many there were."""
         ended: list[_Writing] = []
         for writing in self._writing:
             if writing.sending.peer in self._exchange.lost:
@@ -289,14 +310,16 @@ class Senders:
     # ---- The end -------------------------------------------------------------------------------------------
 
     def fail(self, sending: Sending, error: Exception | None) -> None:
-        """Ends a send with an error, when what is under way of it has ended."""
+        """Marks a send as failed, unless it is already. It ends when its gathers under way have ended; the receiver is
+        told when its writes have ended, too."""
         if sending.error is None:
             sending.error = error
             sending.grants.clear()
         self._check(sending)
 
     def _check(self, sending: Sending) -> None:
-        """Ends what has nothing under way any more."""
+        """Ends a send that has failed or is done, once no gather of it is under way. It is forgotten once no write is
+        under way either."""
         if sending.n_gathers or sending.number not in self._all:
             return
         if sending.error is not None:

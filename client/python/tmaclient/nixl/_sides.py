@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two sides of a transfer: arrays of layers and a list of blocks, as a piece of them is gathered or scattered."""
+"""The two sides of a transfer. Each has arrays, one for each layer, and a list of blocks, and makes the requests to
+tmad that move a piece of them into a slot or out of one."""
 
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from ._pieces import Piece
 
 
 class Side:
-    """Arrays of one shape, type and strides, and the blocks of each along an axis. On the wire, a block is contiguous,
-    of the type `dtype` and the extents `shape`; dimensions of a source are permuted on the way to the wire, and those
-    of the wire on the way to a destination."""
+    """Arrays of one shape, type and strides, and the blocks of each along an axis. On the wire a block is contiguous,
+    its element type is `dtype` and its extents are `shape`. A source permutes the dimensions of its arrays on the way
+    to the wire, a destination permutes those of the wire on the way to its arrays."""
 
     dtype: str
 
@@ -38,26 +39,28 @@ class Side:
         self._index = index.tensor
         self.n_layers, self.n_blocks = len(self.layers), len(index)
         self.shape = self._wire_shape(first.shape)
-        # Otherwise a request has other numbers for the blocks, or a step from layer to layer.
+        # Request.again() takes another block list and other layers as they are given here. That does not fit a request
+        # with one array for all layers, which has a step from layer to layer, nor one along a negative stride, which
+        # numbers the blocks backwards.
         self._is_repeating = self.layers.whole is None and first.strides[self._axis] > 0
-        self._made: dict[tuple[int, int], Request] = {}  # for pieces of so many layers and blocks
+        self._made: dict[tuple[int, int], Request] = {}  # requests to reuse, by numbers of layers and blocks
 
     def _wire_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         raise NotImplementedError
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of a block on the wire."""
+        """The size of a block on the wire, in bytes."""
         return count(self.shape) * _core.DTYPES[self.dtype]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all of them on the wire."""
+        """The size of all blocks of all layers on the wire, in bytes."""
         return self.n_layers * self.n_blocks * self.block_bytes
 
     def streams(self) -> Iterable[tuple[int, int]]:
-        """The CUDA streams in which the caller works on the arrays and on what they are converted by, each with its
-        device."""
+        """Returns the CUDA streams in which the caller works on the arrays and on the arrays for scale and bias, each
+        stream with the ordinal of its device."""
         arrays = list(self.layers.arrays)
         for name, given in (("scale", self._options.casting.scale), ("bias", self._options.casting.bias)):
             if given is not None and not is_number(given):
@@ -65,7 +68,8 @@ class Side:
         return streams_of(arrays)
 
     def request(self, piece: Piece, slot: Tensor) -> Request:
-        """Moves a piece between the layers and its bytes of a slot."""
+        """Returns a request that moves a piece between the layers and slot, the bytes of a slot that the piece
+        takes."""
         size = (piece.n_layers, piece.n_blocks)
         blocks = self._index.part(piece.first_block, (piece.n_blocks,), (1,))
         some = slice(piece.first_layer, piece.first_layer + piece.n_layers)
@@ -83,12 +87,12 @@ class Side:
         raise NotImplementedError
 
     def piece_bytes(self, piece: Piece) -> int:
-        """Bytes of a piece on the wire."""
+        """Returns the size of a piece on the wire, in bytes."""
         return piece.n_layers * piece.n_blocks * self.block_bytes
 
     def _on_wire(self, slot: Tensor, piece: Piece, axis: int) -> Tensor:
-        """A piece in the bytes of a slot, layer by layer and block by block, as layers with their blocks along an
-        axis."""
+        """Returns a piece in a slot, where it lies layer by layer and block by block, as a tensor of [layer, ...] whose
+        blocks are along an axis of each layer."""
         inner, size = dense(self.shape), count(self.shape)
         shape = (*self.shape[:axis], piece.n_blocks, *self.shape[axis:])
         strides = (*inner[:axis], size, *inner[axis:])
@@ -97,7 +101,7 @@ class Side:
 
 
 class Source(Side):
-    """What is gathered."""
+    """The side of a send: pieces are gathered from its arrays."""
 
     def __init__(self, client: Client, layers: Any, blocks: Any, axis: int, permute: Any, options: Options) -> None:
         super().__init__(client, layers, blocks, axis, permute, options)
@@ -114,7 +118,7 @@ class Source(Side):
 
 
 class Destination(Side):
-    """Where pieces are scattered to."""
+    """The side of a receive: pieces are scattered into its arrays."""
 
     def __init__(self, client: Client, layers: Any, blocks: Any, axis: int, permute: Any, options: Options) -> None:
         super().__init__(client, layers, blocks, axis, permute, options)
@@ -140,7 +144,7 @@ class Destination(Side):
         return tuple(extents[d] for d in range(len(shape)) if d != self._wire_axis)
 
     def is_casting(self) -> bool:
-        """Whether another type than that of the arrays may come."""
+        """Returns whether the type on the wire may differ from that of the arrays."""
         return self._options.casting.cast is not None
 
     def _job(self, piece: Piece, layers: Layers, blocks: Tensor, slot: Tensor) -> Job:
@@ -149,7 +153,7 @@ class Destination(Side):
 
 
 def _parse_layers(client: Client, given: Any) -> Layers:
-    """The arrays of an argument, which the service reaches where they are."""
+    """Returns the layers that an argument lists. ValueError: the service cannot reach the memory of one of them."""
     layers = Layers.parse(given if is_layered(given) else [given], "layers")
     for i, t in enumerate(layers.tensors):
         if not client._is_reached(t):
@@ -158,7 +162,8 @@ def _parse_layers(client: Client, given: Any) -> Layers:
 
 
 def _reaching(client: Client, options: Options) -> Options:
-    """The same, with scale and bias where the service reaches them, for all pieces."""
+    """Returns the options with scale and bias in memory that the service reaches, copied once for all pieces if they
+    are elsewhere."""
 
     def reach(given: Any, name: str) -> Any:
         if given is None or is_number(given):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slots: equal parts of a stage's memory, each free or with a transfer."""
+"""Slots, which are equal parts of a stage's memory, and the queue of transfers that wait for one. Callers hold the
+stage's lock."""
 
 from __future__ import annotations
 
@@ -10,44 +11,45 @@ from .._core import Tensor
 
 
 class Slots:
-    """A pool of slots in memory from a byte on. Each is taken for a peer. Who has one gives it back, or leaves it
-    behind with somebody who may still write to it, and until then it is lost to all."""
+    """A pool of n slots of slot_bytes each, in memory from byte `first` on. A slot is taken for a peer. The transfer
+    that took it either gives it back, or leaves it behind, if a peer may still write to it, under a key: then nobody
+    can take it before recover() is called with that key."""
 
     def __init__(self, memory: Tensor, first: int, n: int, slot_bytes: int) -> None:
         self._memory, self._first, self.n, self.slot_bytes = memory, first, n, slot_bytes
         self._free = list(range(n))
-        self._left: dict[Any, list[int]] = {}
-        self._peers: dict[int, str] = {}  # for which each that is not free was taken
-        self._n_of: Counter[str] = Counter()
+        self._left: dict[Any, list[int]] = {}  # slots that were left behind, by key
+        self._peers: dict[int, str] = {}  # the peer that each slot was taken for, unless the slot is free
+        self._n_of: Counter[str] = Counter()  # number of slots taken for each peer
 
     @property
     def n_free(self) -> int:
-        """How many are free."""
+        """The number of free slots."""
         return len(self._free)
 
     @property
     def n_left(self) -> int:
-        """How many were left behind."""
+        """The number of slots that were left behind."""
         return sum(map(len, self._left.values()))
 
     def n_of(self, peer: str) -> int:
-        """How many were taken for a peer, those among them that were left behind."""
+        """Returns how many slots are taken for a peer, including those that were left behind."""
         return self._n_of[peer]
 
     def may_take(self, peer: str) -> bool:
-        """Whether a peer gets another one. The last is for one that has none, so that a peer that hangs does not hold
-        up the others."""
+        """Returns whether a slot may be taken for a peer. The last free slot is reserved for a peer that has none, so
+        that a peer that hangs does not hold up the others."""
         return len(self._free) > (1 if self._n_of[peer] and self.n > 1 else 0)
 
     def take(self, peer: str) -> int:
-        """The number of a free one."""
+        """Takes a free slot for a peer, and returns its number. The caller has checked may_take()."""
         slot = self._free.pop()
         self._peers[slot] = peer
         self._n_of[peer] += 1
         return slot
 
     def give(self, slot: int) -> None:
-        """It is free again."""
+        """Frees a slot."""
         peer = self._peers.pop(slot)
         self._n_of[peer] -= 1
         if self._n_of[peer] == 0:
@@ -55,34 +57,34 @@ class Slots:
         self._free.append(slot)
 
     def leave(self, slots: list[int], behind: Any) -> None:
-        """They are lost until `recover` names the same one."""
+        """Leaves slots behind, under the key `behind`, until recover() is called with it."""
         if slots:
             self._left.setdefault(behind, []).extend(slots)
 
     def left_behind(self) -> list[Any]:
-        """With whom slots were left."""
+        """Returns the keys that slots were left behind under."""
         return list(self._left)
 
     def rename(self, behind: Any) -> object:
-        """Another name for those with whom slots were left, under which nobody else recovers them."""
+        """Moves the slots of a key to a new unique key, and returns that, so that only its owner can recover them."""
         name = object()
         self._left[name] = self._left.pop(behind)
         return name
 
     def recover(self, behind: Any) -> None:
-        """What was left there is free again."""
+        """Frees the slots that were left behind under a key, if there are any."""
         for slot in self._left.pop(behind, []):
             self.give(slot)
 
     def address(self, slot: int) -> int:
-        """Of its first byte."""
+        """Returns the address of a slot."""
         return self._memory.data + self._offset(slot)
 
     def _offset(self, slot: int) -> int:
         return self._first + slot * self.slot_bytes
 
     def bytes(self, slot: int, n: int) -> Tensor:
-        """Its first n bytes."""
+        """Returns the first n bytes of a slot."""
         return self._memory.part(self._offset(slot), (n,), (1,))
 
 
@@ -93,36 +95,36 @@ class Waiting(Protocol):
 
     @property
     def peer(self) -> str:
-        """For whom."""
+        """The name of the peer that slots are taken for."""
 
     @property
     def wants(self) -> bool:
-        """Whether it wants another one."""
+        """True if the transfer could use another slot now."""
 
     @property
     def n_slots(self) -> int:
-        """How many it has."""
+        """The number of slots that the transfer occupies."""
 
 
 W = TypeVar("W", bound=Waiting)
 
 
 class Queue(Generic[W]):
-    """Transfers that want a slot. The next is for a peer that has the fewest, and there for the transfer that has the
-    fewest; equal ones take turns."""
+    """The transfers that wait for a slot. The next slot goes to the peer that has the fewest, and among its transfers
+    to the one that has the fewest; ties take turns."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
-        self._waiting: dict[str, deque[W]] = {}  # for each peer
+        self._waiting: dict[str, deque[W]] = {}  # by peer
 
     def add(self, one: W) -> None:
-        """It waits, if it wants one."""
+        """Appends a transfer, unless it wants no slot or is in the queue already."""
         if one.wants and not one.is_queued:
             one.is_queued = True
             self._waiting.setdefault(one.peer, deque()).append(one)
 
     def take(self) -> tuple[W, int] | None:
-        """The next one and its slot; None: there is no slot for any."""
+        """Takes a slot for the next transfer, and returns both. None: no transfer waits, or none may take a slot."""
         while True:
             peers = [peer for peer in self._waiting if self._slots.may_take(peer)]
             if not peers:
@@ -139,7 +141,8 @@ class Queue(Generic[W]):
 
 
 def _fewest(waiting: deque[W]) -> W:
-    """The first of those that have the fewest slots. All but a few have none."""
+    """Returns the first of the transfers that have the fewest slots. The search ends early in most cases, because all
+    but a few transfers have none."""
     least = waiting[0]
     for one in waiting:
         if one.n_slots < least.n_slots:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA streams that are awaited. Each sets a word in memory, which is looked at in every step: a request to tmad that
-waited for a stream would hold up all that follow it."""
+"""Waits for the work in CUDA streams without blocking. A stream that is awaited sets a word in memory when it gets
+there, and every step of the stage polls these words. A request to tmad that waited for the stream itself would hold up
+all requests behind it."""
 
 from __future__ import annotations
 
@@ -17,25 +18,26 @@ OnSignal = Callable[[None], None]
 
 class _Awaited(NamedTuple):
     word: tuple[int, int]  # number of the region, and of the word in it
-    value: int
+    value: int  # the value that the stream sets the word to
     on_end: OnSignal
 
 
 class Streams:
-    """Those that have not got there yet."""
+    """The streams that are awaited. Callers hold the stage's lock."""
 
     def __init__(self, core: _core.Client) -> None:
         self._core = core
         self._regions: list[_core.Region] = []
-        self._words: list[memoryview] = []  # of each region
-        self._free: list[tuple[int, int]] = []
+        self._words: list[memoryview] = []  # each region as 64-bit words
+        self._free: list[tuple[int, int]] = []  # words that no stream is going to set
         self._awaited: list[_Awaited] = []
 
     def __len__(self) -> int:
         return len(self._awaited)
 
     def signal(self, stream: tuple[int, int], on_end: OnSignal) -> None:
-        """Ends when a stream, of a handle and the ordinal of its device, has done what is queued in it now."""
+        """Has on_end called by a later step, when a stream has finished all work that is queued in it now. stream: its
+        handle and the ordinal of its device."""
         if not self._free:
             self._add_region()
         region, word = place = self._free[-1]
@@ -52,7 +54,7 @@ class Streams:
         self._free += [(number, word) for word in range(_REGION_BYTES // _WORD_BYTES)]
 
     def step(self) -> int:
-        """Tells of those that have got there; how many."""
+        """Calls on_end of each stream that has set its word. Returns how many there were."""
         ended: list[_Awaited] = []
         awaited: list[_Awaited] = []
         for one in self._awaited:
