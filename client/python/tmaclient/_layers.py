@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers: arrays of one shape, type and strides, of which a gather or a scatter moves the same blocks."""
+"""Layers: arrays of one shape, type and strides. A gather or a scatter of layers moves the same blocks of each
+array."""
 
 from __future__ import annotations
 
@@ -13,20 +14,26 @@ from ._core import Tensor
 
 
 class Layers:
-    """The layers on one side of a move: arrays of their own, or one array with the layers in front. A gather and a
-    scatter take it in place of a list: who moves the same layers many times adapts them once, with Layers.parse.
-    layers[a:b] are some of them."""
+    """The layers on one side of a move: separate arrays, or one array whose first dimension counts the layers. A gather
+    and a scatter take it in place of a list, so that a caller who moves the same layers many times adapts them only
+    once, with Layers.parse. layers[a:b] selects some of them.
+
+    arrays   the caller's arrays: one for each layer, or the array that has them all
+    first    tensor of the first layer
+    whole    tensor of the array that has all layers; None: each layer is a separate array
+    """
 
     __slots__ = ("_tensors", "arrays", "first", "whole")
 
     def __init__(self, arrays: tuple[Array, ...], tensors: tuple[Tensor, ...] | None, whole: Tensor | None) -> None:
-        """One of tensors and whole is None. arrays: those of the caller's that they are of."""
+        """Takes the caller's arrays, and either the tensors of the layers or the tensor of the whole; the other one is
+        None."""
         self.arrays, self.whole, self._tensors = arrays, whole, tensors
         self.first = tensors[0] if tensors is not None else self._part(0)
 
     @classmethod
     def parse(cls, given: Any, name: str) -> Layers:
-        """Of a list of arrays. Errors name the first array that is wrong."""
+        """Returns the layers that a list of arrays gives. Errors name the first array that is wrong."""
         if isinstance(given, Layers):
             return given
         arrays = tuple(adapt(obj, f"{name}[{i}]") for i, obj in enumerate(given))
@@ -44,7 +51,7 @@ class Layers:
 
     @classmethod
     def stacked(cls, array: Array) -> Layers:
-        """Of an array that has them in front."""
+        """Returns the layers of an array whose first dimension counts them."""
         return cls((array,), None, array.tensor)
 
     def __len__(self) -> int:
@@ -65,41 +72,41 @@ class Layers:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """Each of them."""
+        """A tensor for each layer."""
         if self._tensors is None:
             self._tensors = tuple(self._part(i) for i in range(len(self)))
         return self._tensors
 
     @property
     def pieces(self) -> tuple[Tensor, ...]:
-        """The same, as they lie in memory: one, if they are one array."""
+        """The tensors that cover all layers: the whole if they are one array, or else one for each layer."""
         return (self.whole,) if self.whole is not None else self.tensors
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Layers:
-        """The same in other memory."""
+        """Returns the same layers in the tensors that change() returns for them."""
         if self.whole is not None:
             return Layers(self.arrays, None, change(self.whole))
         return Layers(self.arrays, tuple(change(t) for t in self.tensors), None)
 
     def listed(self) -> Layers:
-        """Returns the same layers, each by itself."""
+        """Returns the same layers as separate tensors."""
         return Layers(self.arrays, self.tensors, None)
 
     @property
     def all(self) -> Tensor:
-        """What a request's tensor is a block of."""
+        """The tensor that a request's block belongs to: the whole, or the first layer if the request lists each one."""
         return self.whole if self.has_step and self.whole is not None else self.tensors[0]
 
     @property
     def steps(self) -> int | tuple[Tensor, ...]:
-        """How a request has them: bytes from layer to layer, or each by itself."""
+        """The form in which a request gives the layers: bytes from one layer to the next, or a tensor for each."""
         if self.has_step and self.whole is not None:
             return self.whole.strides[0] * self.whole.itemsize if len(self) > 1 else 0
         return self.tensors
 
     @property
     def has_step(self) -> bool:
-        """Whether they are one array, with its layers in the order of addresses."""
+        """True if the layers are one array, at increasing addresses, so that a request can give them by a step."""
         return self.whole is not None and (self.whole.strides[0] > 0 or len(self) == 1)
 
     def _part(self, i: int) -> Tensor:
@@ -109,12 +116,13 @@ class Layers:
 
 
 def is_layered(obj: Any) -> bool:
-    """Whether an argument lists layers."""
+    """Returns whether an argument lists layers, and is not one array."""
     return isinstance(obj, (list, tuple, Layers))
 
 
 def overlapping(these: Sequence[Tensor], others: Sequence[Tensor]) -> list[bool]:
-    """For each of these, whether the bytes that it lies between have some in common with those of any of the others."""
+    """Returns for each of these whether the range of bytes from its first to its last element intersects that of any of
+    the others."""
     if len(these) == len(others) == 1:
         (a, a_size), (b, b_size) = these[0].extent, others[0].extent
         return [a < b + b_size and b < a + a_size and a_size > 0 and b_size > 0]
@@ -123,14 +131,14 @@ def overlapping(these: Sequence[Tensor], others: Sequence[Tensor]) -> list[bool]
     ends = list(accumulate((end for _, end in extents), max))
 
     def is_one(start: int, size: int) -> bool:
-        before = bisect_left(starts, start + size)  # the others that begin before its end
+        before = bisect_left(starts, start + size)  # number of the others that begin before the end of this one
         return size > 0 and before > 0 and ends[before - 1] > start
 
     return [is_one(*t.extent) for t in these]
 
 
 def _layout_of(t: Tensor) -> tuple[str, Sequence[int], tuple[int, ...]]:
-    """Strides along which there is nothing do not count."""
+    """Returns type, shape and strides, with 0 for strides of dimensions of at most one element, which do not matter."""
     return t.dtype, t.shape, tuple(s if n > 1 else 0 for n, s in zip(t.shape, t.strides, strict=True))
 
 

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stage: slots of memory that a NIXL agent knows, and the transfers that pass through them."""
+"""A stage: slots in memory that is registered with a NIXL agent, and the transfers that pass through them.
+
+A lock guards the whole stage. A step moves everything that can move without waiting; it runs in the stage's thread, or
+in progress() for a stage without one. Callers are told of results without the lock, because their callbacks may call
+anything.
+"""
 
 from __future__ import annotations
 
@@ -31,24 +36,26 @@ from ._sides import Destination, Source
 from ._slots import Slots
 
 SLOT_BYTES = 4 << 20
-_ALIGNMENT = 4096  # of slots
-_GREET_S, _FETCH_S = 0.05, 0.5  # from hello to hello, and from one request for metadata to the next
-_SWEEP_S, _SWEEP_PART = 0.05, 0.05  # the least from sweep to sweep, and the most of the time that they take
-_PING_S, _IDLE_PING_S = 0.5, 2.0  # to peers with transfers, and to all
+_ALIGNMENT = 4096  # alignment of slots in memory that the stage makes, in bytes
+_GREET_S, _FETCH_S = 0.05, 0.5  # interval of hello messages, and of requests for metadata, in connect()
+_SWEEP_S, _SWEEP_PART = 0.05, 0.05  # shortest interval of sweeps, and the largest part of the time that they may take
+_PING_S, _IDLE_PING_S = 0.5, 2.0  # interval of pings to peers with transfers, and of pings to all peers
+# The thread sleeps for a part of the time since something moved last. The shortest nap bounds that below; one of the
+# other three bounds it above: with work under way, with transfers that wait for their peers, and without transfers.
 _SHORTEST_NAP_S, _NAP_S, _LONG_NAP_S, _IDLE_NAP_S = 20e-6, 100e-6, 1e-3, 0.02
-_NAP_PART = 0.125  # of the time in which nothing has moved
-_TIMER_SLACK_NS = 1000  # else naps would be up to 50 us longer
-_CLOSE_S, _FLUSH_S = 5.0, 0.05  # for writes that have begun, and for messages
+_NAP_PART = 0.125
+_TIMER_SLACK_NS = 1000  # timer slack of the thread; the default of 50 us would lengthen naps by as much
+_CLOSE_S, _FLUSH_S = 5.0, 0.05  # how long close() waits for writes under way, and after the last message sent
 
 _log = logging.getLogger("tmaclient.nixl")
 _stages: weakref.WeakSet[Stage] = weakref.WeakSet()
-_kept: list[Any] = []  # memory of closed stages that a peer may still write to
+_kept: list[Any] = []  # owners of memory of closed stages that peers may still write to; never freed
 
 
 class _Telling:
-    """Entered around a stage's lock, it tells callers of what has ended meanwhile once the lock is free. A generator
-    that took the lock for them would keep it as long as the traceback of an exception that a signal's handler raises.
-    """
+    """A context manager that is entered before the stage's lock is taken, and tells callers of the results once the
+    lock is released. It is not combined with the lock in a generator, because the traceback of an exception that a
+    signal handler raises would keep the generator alive, and with it the lock."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -66,22 +73,22 @@ class _Telling:
 class Stage:
     """Slots of memory that are registered with a NIXL agent, and the transfers that pass through them.
 
-    client         a tmaclient.Client, better one of the stage's own: a stage's requests to tmad are in order with those
-                   that the caller makes by the same client. Arrays that it moves are made by client.empty() or
-                   registered by client.register(); device memory needs neither
-    agent          a nixl_agent; or the name of one that the stage makes, which is how peers call it
+    client         a tmaclient.Client, preferably one that only the stage uses: a stage's requests to tmad are ordered
+                   with those that the caller makes by the same client. The arrays of transfers are made by
+                   client.empty() or registered by client.register(); device memory needs neither
+    agent          a nixl_agent, or the name of one that the stage makes, by which peers address it
     port           where the agent that the stage makes listens for the metadata of peers; None: it does not
     send_slots     how many pieces may be gathered or written at once; 0 for a stage that only receives
-    receive_slots  how many pieces peers may write, or that may be scattered, at once
+    receive_slots  how many pieces may be written by peers or scattered at once; 0 for a stage that only sends
     slot_bytes     size of a slot; a block has to fit into one
     memory         contiguous bytes for all slots, such as torch.empty(n, dtype=torch.uint8, device="cuda"); None: host
                    memory that the stage makes. It is (send_slots + receive_slots) * slot_bytes long
-    timeout        seconds after which a transfer of which nothing has moved fails (NoReplyError)
-    thread         False: nothing moves but in progress(), which the caller then calls often. Otherwise the stage has a
-                   thread, which is the only one to use the agent between two calls
+    timeout        seconds after which a transfer that has not advanced fails (NoReplyError)
+    thread         True: the stage has a thread, which is the only one to use the agent between two calls. False:
+                   transfers advance only in progress(), which the caller has to call often
 
-    Any thread may use a stage, and close() is due at its end. Peers are told of its slots alone, but not every
-    transport holds them to that: see the guide for what the network has to keep out.
+    Any thread may use a stage. It has to be closed at the end. Peers learn the addresses of its slots alone, but not
+    every transport keeps them from writing elsewhere: see the guide for what the network has to keep out.
     """
 
     def __init__(
@@ -122,9 +129,9 @@ class Stage:
         self._receivers = Receivers(self._exchange, Slots(tensor, send_slots * step, receive_slots, step))
         self._sweep_at = self._pinged = self._pinged_all = 0.0
         self._moved_at = time.monotonic()  # when something moved last, or a transfer was begun
-        self._peers: set[str] = set()  # that were heard of
-        self._greeted: dict[str, tuple[int, int, str, int]] = {}  # where the slots of those are that have answered
-        self._broken: Exception | None = None
+        self._peers: set[str] = set()  # peers that were connected or heard of, which are pinged
+        self._greeted: dict[str, tuple[int, int, str, int]] = {}  # location of the slots of each peer that has answered
+        self._broken: Exception | None = None  # what a step has failed with; the stage moves nothing after that
         self._is_closed = self._is_forked = self._is_stopped = False
         self._lock = threading.RLock()
         self._telling = _Telling(self._exchange)
@@ -142,7 +149,7 @@ class Stage:
 
     @property
     def name(self) -> str:
-        """How peers call it: the name of its agent."""
+        """The name of the stage's agent, by which peers address it."""
         return str(self._agent.nixl.name)
 
     def __repr__(self) -> str:
@@ -157,9 +164,9 @@ class Stage:
         self.close()
 
     def close(self) -> None:
-        """Ends what is under way (CanceledError), and takes the memory back from the agent. Waits for tmad to be done
-        with the arrays, and a moment for writes that have begun: memory that a peer may still write to after that is
-        kept until the process ends. Closing again does nothing, nor does closing in a process that was forked."""
+        """Ends the transfers under way (CanceledError), and deregisters the memory. Waits until tmad is done with the
+        arrays, and up to 5 s for writes that have begun: memory that a peer may still write to after that is kept until
+        the process ends. Closing again does nothing, nor does closing in a process that was forked."""
         with self._telling, self._lock:
             if self._is_closed:
                 return
@@ -180,7 +187,7 @@ class Stage:
                 self._agent.close()
 
     def _is_finished(self, is_late: bool) -> bool:
-        """Whether a stage that is being closed need not go on."""
+        """Returns whether close() need not wait any longer. is_late: the time for writes that have begun is over."""
         if self._broken is not None:
             return True
         if is_late:
@@ -191,17 +198,18 @@ class Stage:
     # ---- Peers -------------------------------------------------------------------------------------------
 
     def connect(self, peer: str, ip: str = "", port: int = 0, timeout: float = 30.0) -> None:
-        """Exchanges metadata by NIXL's own means, unless it is there already, and waits until the peer has a stage that
-        answers; it may start later. The peer's agent listens at ip and port; without ip, etcd has the metadata of both,
-        which call this (the environment variable NIXL_ETCD_ENDPOINTS says where it is). NoReplyError; UnsupportedError:
-        this agent cannot ask there."""
+        """Exchanges metadata with a peer by NIXL's own means, unless the agent has the peer's already, and waits until
+        the peer has a stage that answers; the peer may start later. Its agent listens at ip and port. Without ip, both
+        sides call this, and exchange metadata through etcd, whose address is in the environment variable
+        NIXL_ETCD_ENDPOINTS. NoReplyError: the peer has not answered within timeout seconds. UnsupportedError: this
+        agent cannot ask there."""
         limit = _seconds(timeout)
         started = time.monotonic()
         asked = greeted = started - max(_FETCH_S, _GREET_S)
         with self._telling, self._lock:
             self._greeted.pop(peer, None)
             if self._agent.knows(peer):
-                asked = started  # it may be there already
+                asked = started  # no need to fetch at once: the metadata may be complete already
         while (now := time.monotonic()) - started < limit:
             with self._telling, self._lock:
                 self._check_open()
@@ -223,7 +231,7 @@ class Stage:
         raise NoReplyError(f"peer: no answer from {peer!r}, which {where} was asked for, within {limit:g} s")
 
     def metadata(self) -> bytes:
-        """What a peer's add() takes, for those who bring it there by means of their own."""
+        """Returns the agent's metadata, which a peer's add() takes, for callers that transport it by themselves."""
         with self._lock:
             self._check_open()
             return bytes(self._agent.nixl.get_agent_metadata())
@@ -238,9 +246,9 @@ class Stage:
             return peer
 
     def forget(self, peer: str) -> None:
-        """Closes the connection to a peer, such as one that hangs: its transfers fail (DisconnectedError) once tmad
-        has ended what it does for them, and slots that it might have written to are free a moment later. Its metadata
-        is removed, and connect() gets it again."""
+        """Closes the connection to a peer, such as one that hangs. Its transfers fail (DisconnectedError) once tmad has
+        ended their requests, and slots that the peer might have written to are free a moment later. The peer's metadata
+        is removed; connect() gets it again."""
         with self._telling, self._lock:
             self._check_open()
             self._exchange.lost.setdefault(peer, "it was forgotten")
@@ -262,15 +270,16 @@ class Stage:
     ) -> Transfer:
         """Sends blocks to the peer's receive of the same tag, and returns a future.
 
-        layers     an array, or a list of arrays of one shape, type and strides, such as those of each layer, keys and
-                   values; slices of them send some of the heads
+        layers     an array, or a list of arrays of one shape, type and strides, such as the keys and the values of each
+                   layer; slices of them send some of the heads
         blocks     list of indexes along axis, the same for each array; None: all of them
-        permute    order of dimensions on the wire, of a whole array, as in Client.gather
-        timeout    instead of the stage's
-        options    dtype, cast, scale and bias convert on the way to the wire; priority, multiprocessors, host_threads
+        permute    order of the dimensions of a whole array on the wire, as in Client.gather
+        timeout    replaces the stage's
+        options    dtype, cast, scale and bias convert on the way to the wire; priority, multiprocessors and
+                   host_threads apply to the requests to tmad
 
-        The arrays must not change before it is done. Sends of one tag to one peer meet its receives in their order.
-        NotFoundError: the agent has no metadata of the peer.
+        The arrays must not change before the transfer is done. Sends of one tag to one peer are matched with its
+        receives in order. NotFoundError: the agent has no metadata of the peer.
         """
         with self._telling, self._lock:
             transfer = self._transfer("send", peer, tag, timeout)
@@ -298,11 +307,11 @@ class Stage:
         timeout: float | None = None,
         **options: Unpack[MoveKeywords],
     ) -> Transfer:
-        """Receives the blocks that the peer sends by the same tag, and returns a future. Arguments as those of send:
-        where the blocks go. permute orders the dimensions of the wire as those of the arrays, as in Client.scatter;
-        cast="saturate", "exact" or "ieee" converts from the type of the wire. Layers, blocks and the shape of a block
-        on the wire have to be the sender's, or both fail (InvalidArgumentError). If it fails, some blocks may have
-        been written."""
+        """Receives the blocks that the peer sends by the same tag, and returns a future. The arguments are those of
+        send, and say where the blocks go. permute orders the dimensions of the wire as those of the arrays, as in
+        Client.scatter; cast="saturate", "exact" or "ieee" converts from the type of the wire. The numbers of layers and
+        of blocks and the shape of a block on the wire have to be the sender's, or both sides fail
+        (InvalidArgumentError). If the transfer fails, some blocks may have been written."""
         with self._telling, self._lock:
             transfer = self._transfer("receive", peer, tag, timeout)
             destination = Destination(self._client, layers, blocks, axis, permute, checked := _checked(options))
@@ -322,13 +331,13 @@ class Stage:
         return transfer
 
     def _begun(self) -> None:
-        """Naps are short from now on."""
+        """Makes the thread's naps short again, and wakes it."""
         self._moved_at = time.monotonic()
         self._wake.notify_all()
 
     def _on_done(self, transfer: Future[int]) -> None:
         if transfer.cancelled():
-            self._sweep_at = 0.0  # the next step sees to it
+            self._sweep_at = 0.0  # the next step sweeps, which ends the transfer
 
     def _check_open(self) -> None:
         if self._is_forked:
@@ -339,8 +348,8 @@ class Stage:
             raise InternalError(f"the stage has failed: {self._broken!r}")
 
     def stats(self) -> dict[str, Any]:
-        """What is under way: transfers; slots that are free, and slots "left" to peers that may still write to them;
-        offers that no receive has met; and bytes so far, on the wire."""
+        """Returns counts of what is under way: transfers; slots that are free, and slots that were "left" to peers that
+        may still write to them; offers that no receive has matched; and the bytes moved on the wire so far."""
         with self._lock:
             return {
                 "sends": len(self._senders),
@@ -355,8 +364,8 @@ class Stage:
     # ---- Progress ----------------------------------------------------------------------------------------
 
     def progress(self) -> bool:
-        """Moves on some of what can move, without waiting; whether anything did, after which more may follow. For a
-        stage without a thread."""
+        """Advances some of the transfers that can advance, without waiting. Returns whether anything moved; if so, more
+        may be able to. It is for a stage without a thread."""
         with self._telling, self._lock:
             self._check_open()
             return self._step()
@@ -371,7 +380,7 @@ class Stage:
             self._tell_results()
             if has_moved:
                 self._moved_at = time.monotonic()
-                time.sleep(0)  # callers take turns with it
+                time.sleep(0)  # gives callers a chance to take the lock
                 continue
             with self._lock:
                 nap = max((time.monotonic() - self._moved_at) * _NAP_PART, _SHORTEST_NAP_S)
@@ -382,13 +391,14 @@ class Stage:
             time.sleep(nap)
 
     def _stop(self) -> None:
-        """Ends the thread, if it ends soon: the interpreter is about to end."""
+        """Stops the thread because the interpreter is about to end. Waits 5 s for it at most."""
         self._is_stopped = True
         if self._thread is not None:
             self._thread.join(_CLOSE_S)
 
     def _tell_results(self) -> None:
-        """As the thread does it: whatever a callback raises, the others are called, and the stage goes on."""
+        """Tells callers of results in the stage's thread: what a callback raises is logged, and the others are
+        called."""
         while True:
             try:
                 self._exchange.tell_results()
@@ -405,7 +415,7 @@ class Stage:
             return False
 
     def _break(self, error: Exception) -> None:
-        """Nothing moves any more: whoever waits has to know."""
+        """Marks the stage as failed, and ends all transfers with an error, because nothing moves any more."""
         self._broken = error
         for one in (*self._senders, *self._receivers):
             self._exchange.end(one.transfer, InternalError(f"the stage has failed: {error!r}"))
@@ -422,7 +432,7 @@ class Stage:
             for peer, raw in self._agent.notifications():
                 try:
                     n += self._take(peer, raw)
-                except Exception as e:  # whatever it says, it harms its own transfers alone
+                except Exception as e:  # a bad message harms only the transfers of the peer that sent it
                     _log.exception("a message of %r cannot be taken", peer)
                     self._exchange.lost.setdefault(peer, f"a message of its cannot be taken: {e!r}")
             moved = [self._exchange.step(now), self._senders.step(), self._receivers.step(now)]
@@ -435,11 +445,11 @@ class Stage:
             return n > 0 or any(moved)
 
     def _take(self, peer: str, raw: bytes) -> bool:
-        """Whether it is about a transfer."""
+        """Handles a message. Returns whether it concerns a transfer."""
         try:
             message = decode(raw)
         except MessageError:
-            return False  # of somebody who does not speak the language: there is nobody to tell
+            return False  # the sender does not speak this protocol, so it cannot be answered either
         if message.get("to", 0) not in (0, self._exchange.number):
             return False
         kind = message["kind"]
@@ -474,11 +484,12 @@ class Stage:
             self._exchange.tell(peer, "hello", answers=1, **self._place)
 
     def _drop_lost(self) -> None:
-        """Closes the connections to those that are gone; nothing of theirs arrives after that."""
+        """Closes the connections to the peers in exchange.lost, so that nothing of theirs arrives after that, and fails
+        their transfers."""
         lost = self._exchange.lost
         while lost:
             peer, why = next(iter(lost.items()))
-            with contextlib.suppress(Exception):  # it may be half gone already
+            with contextlib.suppress(Exception):  # the connection may be partly closed already
                 self._agent.remove(peer)
             self._senders.lose(peer, why)
             self._receivers.lose(peer, why)
@@ -487,7 +498,8 @@ class Stage:
             del lost[peer]
 
     def _sweep(self, now: float) -> None:
-        """What time alone brings."""
+        """Does what depends on the time alone: fails transfers that were canceled or have timed out, and pings
+        peers."""
         peers = set()
         transfers: list[tuple[Senders | Receivers, Sending | Receiving]] = [
             *((self._senders, s) for s in self._senders),
@@ -533,9 +545,10 @@ def _checked(options: MoveKeywords) -> Options:
 
 
 def _memory(client: Client, memory: Any, size: int) -> tuple[Any, Tensor]:
-    """The memory of the slots, and who keeps it shared with tmad."""
+    """Returns the object that keeps the memory of the slots alive and shared with tmad, and a tensor of the memory's
+    bytes. memory None: makes it in host memory."""
     if memory is None:
-        owner = client._core.create(size, None, True)  # a network card may pin it
+        owner = client._core.create(size, None, True)  # unsealed, because a network card may pin it
         return owner, owner.tensor(0, "uint8", (size,), (1,))
     tensor = adapt(memory, "memory").tensor
     if tensor.itemsize != 1 or tensor.ndim != 1 or tensor.strides != (1,) or tensor.nbytes != size:
@@ -555,14 +568,15 @@ def _slots_stats(slots: Slots) -> dict[str, int]:
 
 
 def _error_of(peer: str, message: Message) -> Error:
-    """What a peer says of its failure."""
+    """Returns the error in a peer's `failed` message. A status that is unknown here becomes INTERNAL."""
     statuses = [int(s) for s in Status]
     status = message["status"] if message["status"] in statuses else int(Status.INTERNAL)
     return class_of(status)(f"{peer}: {message['message'][:MOST_TEXT]}")
 
 
 def _leave_to_parent() -> None:
-    """In a process that was forked: the thread is not there, whoever held a lock is not, and connections are shared."""
+    """Closes the stages of a forked child process without touching NIXL. The child has neither the stage's thread nor
+    the threads that may have held its lock, and it shares the parent's connections."""
     for stage in _stages:
         stage._lock = threading.RLock()
         stage._wake = threading.Condition(stage._lock)
@@ -575,6 +589,6 @@ os.register_at_fork(after_in_child=_leave_to_parent)
 
 @atexit.register
 def _stop_all() -> None:
-    """A thread that is in NIXL when the interpreter ends would abort the process."""
+    """Stops the threads of all stages: a thread that is in NIXL when the interpreter ends would abort the process."""
     for stage in list(_stages):
         stage._stop()
