@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an array is: a tensor of its memory, and the kind of object that a result like it has to be.
+"""Adapts callers' arrays: to a tensor, which describes the memory, and to a kind, which makes results of the same
+library.
 
-A kind never imports its library: an object of the library is there, so the library is, too.
+The methods of a kind import its library only when they have an object of that library, so that it is loaded already.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from typing import Any, NamedTuple
 
 from ._core import DTYPES, Tensor, exchange_stream, parse_dtype
 
-# Types that NumPy has only with ml_dtypes, and the integers that have their size.
+# Types that NumPy has only with ml_dtypes, and the integer types of the same size.
 _EXTENDED = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
-# tmad does not have this type, of the exponents of powers of two: they are moved as uint8, and never converted.
+# This type holds exponents of powers of two. tmad does not have it: they are moved as uint8, and never converted.
 EXPONENTS = "float8_e8m0fnu"
 _AS_INTEGERS = {**_EXTENDED, EXPONENTS: "uint8"}
 
-_USER_TYPES = 256  # the first number of types that are not NumPy's own
+_USER_TYPES = 256  # first type number of NumPy's for types that other packages define
 
+# Format codes of Python's buffer protocol.
 _FORMATS = {
     "bool": "?", "uint8": "B", "int8": "b", "uint16": "H", "int16": "h", "uint32": "I", "int32": "i", "uint64": "Q",
     "int64": "q", "float16": "e", "float32": "f", "float64": "d",
@@ -30,52 +32,55 @@ LEGACY_STREAM = 1  # CUDA's default stream, as DLPack and __cuda_array_interface
 
 
 class Array(NamedTuple):
-    """An array as the package sees it."""
+    """A caller's array, or one that was made for a result."""
 
-    tensor: Tensor
+    tensor: Tensor  # the memory of the array
     kind: Kind
-    object: Any
-    is_exponents: bool = False  # the tensor has their bytes
+    object: Any  # the array itself
+    is_exponents: bool = False  # the array is of type EXPONENTS, and the tensor of uint8
 
 
 class Kind:
-    """A kind of array: how to make one, and in which CUDA stream its library works."""
+    """A kind of array, usually the arrays of one library. It gets tensors of arrays, makes new arrays, and finds the
+    CUDA stream in which its library works. This base class is the kind of any other object."""
 
     name = "array"
 
     def tensor(self, obj: Any) -> Tensor:
-        """A view of an object's memory."""
+        """Returns a tensor that is a view of an object's memory."""
         return Tensor(obj)
 
     def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
-        """A new array on the device of another one, its contents undefined. dtype is a name of tmad's."""
+        """Returns a new array with undefined contents, on the device of the array `like`. dtype is tmad's name of a
+        type."""
         raise TypeError(
             f"out: tmaclient cannot make results like {type(like).__module__}.{type(like).__qualname__}; pass out=, "
             "and whatever else is written"
         )
 
     def finish(self, obj: Any) -> Any:
-        """What the caller gets of an array that `empty` made, once it is filled."""
+        """Returns what the caller gets for an array that `empty` made, after that is filled."""
         return obj
 
     def refusal(self, obj: Any) -> Exception | None:
-        """Says why an object has no tensor, and what has one, if the kind knows more than the protocol that failed."""
+        """Returns an error that says why `tensor` failed for an object, and what to pass instead. None: the kind knows
+        no more than the error of `tensor` says."""
         return None
 
     def is_exponents(self, obj: Any) -> bool:
-        """Tells whether an object whose tensor is of uint8 is of EXPONENTS."""
+        """Returns whether an object whose tensor is of uint8 is of type EXPONENTS."""
         return False
 
     def exponents(self, obj: Any) -> Any:
-        """An array of uint8 as one of EXPONENTS."""
+        """Returns a view of an array of uint8 as one of type EXPONENTS."""
         raise TypeError(f"scale_dtype: {self.name} has no {EXPONENTS}; uint8 has the same bytes")
 
     def of_exponents(self, obj: Any) -> Any:
-        """The inverse."""
+        """Returns a view of an array of type EXPONENTS as one of uint8."""
         return obj
 
     def stream(self, obj: Any, tensor: Tensor) -> int:
-        """The CUDA stream in which the caller works on the object's device."""
+        """Returns the handle of the CUDA stream in which the caller works on the object's device."""
         return tensor.stream if tensor.stream is not None else LEGACY_STREAM
 
 
@@ -117,8 +122,8 @@ class _NumPy(Kind):
 
 
 class _Torch(Kind):
-    """PyTorch's tensors say all that DLPack would in a tenth of the time, and its table of C functions, which newer
-    versions have, in a hundredth."""
+    """The kind of PyTorch's tensors. Their attributes say all that DLPack would, in a tenth of the time; DLPack's table
+    of C functions, which newer versions of PyTorch have, in a hundredth."""
 
     name = "torch"
 
@@ -206,7 +211,7 @@ class _CuPy(_NumPy):
 
 
 class _JAX(Kind):
-    """JAX's arrays do not change: a result is filled as another array, which JAX then takes over."""
+    """The kind of JAX's arrays. They are immutable: a result is filled as a Tensor, which JAX then takes over."""
 
     name = "jax"
 
@@ -222,7 +227,7 @@ class _JAX(Kind):
 
 
 class _Buffer(Kind):
-    """Objects of the buffer protocol alone: a result is a memoryview."""
+    """The kind of objects that have only the buffer protocol. A result is a memoryview."""
 
     name = "buffer"
 
@@ -231,7 +236,7 @@ class _Buffer(Kind):
 
 
 class _Own(Kind):
-    """Tensors of this package."""
+    """The kind of this package's Tensor."""
 
     name = "tensor"
 
@@ -240,7 +245,8 @@ class _Own(Kind):
 
 
 class _Refused(Kind):
-    """These arrays mean more than their elements, and a move would lose that without a word."""
+    """The kind of arrays that mean more than their elements. They are refused, because a move would silently lose
+    that."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -252,11 +258,11 @@ class _Refused(Kind):
 NUMPY, TORCH, CUPY, JAX, BUFFER, OWN, OTHER = _NumPy(), _Torch(), _CuPy(), _JAX(), _Buffer(), _Own(), Kind()
 
 
-_kinds: dict[type, Kind] = {}  # of the types that were seen
+_kinds: dict[type, Kind] = {}  # a cache of the kinds of all types that were seen
 
 
 def kind_of(obj: Any) -> Kind:
-    """Which kind of array an object is."""
+    """Returns the kind of an object."""
     kind = _kinds.get(type(obj))
     if kind is None:
         kind = _kinds[type(obj)] = _find_kind(obj)
@@ -278,7 +284,7 @@ def _find_kind(obj: Any) -> Kind:
 
 
 def _is_buffer(obj: Any) -> bool:
-    """Tells whether the buffer protocol alone says what an object is, as it does of ctypes' arrays."""
+    """Returns whether an object has the buffer protocol but none of the array protocols, as ctypes' arrays do."""
     try:
         memoryview(obj).release()
     except (BufferError, TypeError, ValueError):
@@ -288,7 +294,8 @@ def _is_buffer(obj: Any) -> bool:
 
 
 def _dtype_refusal(dtype: Any) -> str | None:
-    """Says what elements of a type of NumPy's are to tmad, and the remedy. None: tmad has the type."""
+    """Returns the text of an error for an element type of NumPy's that tmad does not have, with a remedy. None: tmad
+    has the type."""
     size = dtype.itemsize
     their_bytes = "array.view('uint8')" if size == 1 else f"array[..., None].view('uint8'), {size} of each element"
     if dtype.names is not None:
@@ -316,7 +323,7 @@ def _dtype_refusal(dtype: Any) -> str | None:
     return None
 
 
-# By defining one of these, a subclass says that its arrays are more than their elements.
+# A subclass that defines one of these methods has arrays that mean more than their elements.
 _HOOKS = {
     "numpy": ("__array_finalize__", "__array_function__", "__array_ufunc__", "__array_wrap__", "__getitem__"),
     "torch": ("__torch_dispatch__",),
@@ -324,7 +331,8 @@ _HOOKS = {
 
 
 def _kind_of_subclass(cls: type, base: type, kind: Kind) -> Kind:
-    """Returns kind, unless the arrays of the class have a meaning of their own. A np.memmap only lies elsewhere."""
+    """Returns the kind of a subclass of a library's array class: that of the library, unless the arrays mean more than
+    their elements. np.memmap is not such a class: only its memory is of another origin."""
     name = f"{cls.__module__}.{cls.__qualname__}"
     if any(c.__name__ == "MaskedArray" and c.__module__.startswith("numpy.ma") for c in cls.__mro__):
         return _Refused(
@@ -339,7 +347,7 @@ def _kind_of_subclass(cls: type, base: type, kind: Kind) -> Kind:
 
 
 def adapt(obj: Any, name: str) -> Array:
-    """The array that an argument is."""
+    """Returns the Array for an argument. name: name of the argument, for errors."""
     kind = kind_of(obj)
     try:
         tensor = kind.tensor(obj)
@@ -354,8 +362,8 @@ def adapt(obj: Any, name: str) -> Array:
 
 
 def mapping_of(obj: Any) -> Any:
-    """Returns the mmap that an array's memory is of, as far as its bases tell, or None. NumPy's arrays keep it alive,
-    but not open: an array may outlive its memory."""
+    """Returns the mmap object that an array's memory belongs to, if the chain of its bases leads to one, or None.
+    NumPy's arrays keep the mmap object alive, but not open: an array may outlive its memory."""
     import mmap
 
     while obj is not None and not isinstance(obj, mmap.mmap):
@@ -364,13 +372,14 @@ def mapping_of(obj: Any) -> Any:
 
 
 def tensor_of(made: Any, kind: Kind, dtype: str) -> Tensor:
-    """The tensor of a result that a kind has made. A memoryview has integers where Python lacks the type."""
+    """Returns the tensor of a result that a kind has made. A memoryview has an integer type where Python lacks
+    dtype."""
     tensor = made if isinstance(made, Tensor) else kind.tensor(made)
     return tensor if tensor.dtype == dtype else Tensor(made, dtype)
 
 
 def count(shape: Sequence[int]) -> int:
-    """Elements of a shape."""
+    """Returns the number of elements of a shape."""
     n = 1
     for extent in shape:
         n *= extent
@@ -378,7 +387,7 @@ def count(shape: Sequence[int]) -> int:
 
 
 def dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of C order, in elements."""
+    """Returns the strides of C order, in elements."""
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
@@ -387,24 +396,26 @@ def dense(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def memory_view(owner: Any, shape: Sequence[int], dtype: str) -> memoryview:
-    """Memory as elements of a type; as integers where Python has no such type."""
+    """Returns the memory of owner as a memoryview of this shape and type, or of integers of the same size where Python
+    lacks the type."""
     code = _FORMATS.get(dtype) or _FORMATS.get(_EXTENDED.get(dtype, ""))
     if code is None:
         raise TypeError(f"dtype: Python's buffers have no type {dtype}; use NumPy's arrays")
     view: Any = memoryview(owner).cast("B")[: count(shape) * DTYPES[dtype]]
-    result: memoryview = view.cast(code) if 0 in shape else view.cast(code, tuple(shape))  # it refuses extents of 0
+    # cast() refuses shapes with an extent of 0; such a result has one dimension.
+    result: memoryview = view.cast(code) if 0 in shape else view.cast(code, tuple(shape))
     return result
 
 
 def aligned(shape: Sequence[int], dtype: str) -> Tensor:
-    """A new tensor of this process's memory whose address is a multiple of 64, as JAX wants it."""
+    """Returns a new tensor in this process's memory whose address is a multiple of 64, which JAX needs."""
     size = count(shape) * DTYPES[dtype]
     raw = Tensor(bytearray(size + 64))
     return raw.part(-raw.data % 64, (size,), (1,)).viewed(dtype, tuple(shape))
 
 
 def numpy_dtype(name: str) -> Any:
-    """NumPy's type of a name; those of ml_dtypes where NumPy has none."""
+    """Returns NumPy's type for tmad's name of a type, which ml_dtypes provides where NumPy has none."""
     import numpy as np
 
     if name not in _EXTENDED and name != EXPONENTS:
@@ -419,7 +430,7 @@ def numpy_dtype(name: str) -> Any:
 
 
 def dtype_name(dtype: Any) -> str:
-    """tmad's name of a type: of a name, a type of NumPy's or torch's, or a class such as float."""
+    """Returns tmad's name of a type that is given as a name, a type of NumPy's or torch's, or a class such as float."""
     if isinstance(dtype, str) and dtype in DTYPES:
         return dtype
     name = str(dtype).removeprefix("torch.")

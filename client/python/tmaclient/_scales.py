@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scales that the service computes on the way, one for each block of a result, and the arrays that they are written
-into."""
+"""Parses the arguments for scales that the service computes during a move, one for each block of the result, and the
+arrays that the scales are written into."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ from typing import Any, NamedTuple
 from ._arrays import EXPONENTS, Array, adapt, dtype_name, kind_of
 from ._core import Tensor
 
-_DTYPES = ("float32", "uint8")  # of scales
-_DEFAULT = "float8_e4m3fn"  # of what is quantized
+_DTYPES = ("float32", "uint8")  # types of scales; uint8 holds exponents of powers of two
+_DEFAULT = "float8_e4m3fn"  # type of the result of quantize, unless the caller gives one
 
 
 class Amax(NamedTuple):
-    """Scales that a call computes on the way, one for each block of its result:
+    """Scales that a call computes during its move, one for each block of its result:
 
         scale = max(amax(abs(block)), least) / largest finite value of the result's type
         result = cast(permute(src) * (1 / scale))
 
-    block is of permute(src). Both types are floating ones of 8 to 32 bits, and all is calculated in float32. The result
-    may be cropped, but not padded, and there is no scale and no bias beside it.
+    A block is a part of permute(src). Both types are floating-point types of 8 to 32 bits, and the calculation is in
+    float32. The result may be cropped, but not padded. scale and bias of the call cannot be combined with it.
 
-        block          extents of a block. A short one is of the last dimensions: the others have blocks of 1. -1, and
-                       what is larger than the dimension, is all of it; None stands for the whole result. The last
-                       block of a dimension may be smaller
-        scale          writable array for the scales: of as many dimensions as the result, in each ceil(extent / block);
-                       float32, or with power_of_two also uint8 or float8_e8m0fnu, of the biased exponents alone. None:
-                       they are not written
-        inverse        likewise for 1 / scale. At least one of the two is given. They share no bytes with other arrays
-        power_of_two   scales are rounded up to powers of two
-        least          what the largest magnitude of a block is taken to be at least; 0 or more
+        block          extents of a block. If it has fewer entries than the result has dimensions, they are those of the
+                       last dimensions, and blocks have an extent of 1 in the others. -1, or more than the dimension
+                       has, stands for the whole dimension; None stands for the whole result. The last block of a
+                       dimension may be smaller
+        scale          writable array for the scales, of as many dimensions as the result, with an extent of
+                       ceil(extent / block) in each; float32, or with power_of_two also uint8 or float8_e8m0fnu, which
+                       hold only the biased exponents. None: the scales are not written
+        inverse        writable array for 1 / scale, of the same shape and types; None: they are not written. At least
+                       one of the two is given. They share no bytes with other arrays
+        power_of_two   True: scales are rounded up to powers of two
+        least          lower bound of the largest magnitude of a block; 0 or more
 
-    The scale of a block of zeros is 1, and that of a block with a NaN is NaN; none is below 2^-126. The arrays are the
-    caller's, and written when the call, or the batch, has ended; a plan keeps them as long as it lives.
+    The scale of a block of zeros is 1, and that of a block with a NaN is NaN; no scale is below 2^-126. The arrays
+    belong to the caller. They are written when the call, or the batch, has ended; a plan keeps them as long as it
+    lives.
     """
 
     block: Any
@@ -46,16 +49,16 @@ class Amax(NamedTuple):
 
     @property
     def results(self) -> tuple[Tensor, ...]:
-        """The tensors that are written, once they are tensors."""
+        """The tensors that are written. It is valid only for what parse_amax returned, which has tensors."""
         return tuple(t for t in (self.scale, self.inverse) if t is not None)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Amax:
-        """The same with other tensors."""
+        """Returns the same with the tensors that change() returns for them."""
         scale, inverse = (None if t is None else change(t) for t in (self.scale, self.inverse))
         return self._replace(scale=scale, inverse=inverse)
 
     def box(self, starts: Sequence[int], extents: Sequence[int]) -> Amax:
-        """That of a box of the result, which begins where blocks do."""
+        """Returns the same for a part of the result. The starts are multiples of the extents of a block."""
 
         def part(t: Tensor) -> Tensor:
             shape = block_counts(extents, self.block)
@@ -66,7 +69,7 @@ class Amax(NamedTuple):
 
 
 class Scaling(NamedTuple):
-    """What quantize is to do, in its own words; see Client.quantize."""
+    """The arguments of quantize that concern scales, as the caller gave them; see Client.quantize."""
 
     block: Any
     power_of_two: bool
@@ -77,7 +80,7 @@ class Scaling(NamedTuple):
     inverse_out: Any
 
     def dtype_name(self) -> str:
-        """The type of scales that have to be made."""
+        """Returns the type of the arrays that are made for scales. It may be EXPONENTS."""
         if self.scale_dtype is None:
             return _DTYPES[0]
         if is_exponents(self.scale_dtype):
@@ -92,7 +95,7 @@ class Scaling(NamedTuple):
 
 
 def quantized_dtype(dtype: Any, cast: Any, out: Any) -> tuple[Any, Any]:
-    """dtype and cast of quantize, where out may decide on the type."""
+    """Returns dtype and cast of the transform that quantize becomes. dtype None: that of out, with a cast."""
     if dtype is not None:
         return dtype, cast
     return (_DEFAULT, cast) if out is None else (None, cast or "saturate")
@@ -102,7 +105,8 @@ def quantized_dtype(dtype: Any, cast: Any, out: Any) -> tuple[Any, Any]:
 
 
 def parse_amax(amax: Any, shape: Sequence[int], arrays: list[Array]) -> Amax:
-    """One with a block of as many extents as the result, none larger, and tensors to write."""
+    """Returns a caller's Amax with a block of as many extents as the result of this shape, none larger than the result,
+    and with tensors in place of arrays. Appends the arrays that are written to arrays."""
     if not isinstance(amax, Amax):
         raise TypeError(f"amax: {amax!r} is no tmaclient.Amax")
     if amax.scale is None and amax.inverse is None:
@@ -118,7 +122,7 @@ def parse_amax(amax: Any, shape: Sequence[int], arrays: list[Array]) -> Amax:
 
 
 def parse_block(block: Any, shape: Sequence[int]) -> tuple[int, ...]:
-    """The extents of a block of a tensor, which it does not exceed."""
+    """Returns the extents of a block in every dimension of a tensor of this shape, none larger than the tensor's."""
     if block is None:
         return tuple(max(n, 1) for n in shape)
     numbers = [block] if hasattr(block, "__index__") else block
@@ -138,12 +142,12 @@ def parse_block(block: Any, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def block_counts(shape: Sequence[int], block: Sequence[int]) -> tuple[int, ...]:
-    """How many blocks there are along each dimension."""
+    """Returns the number of blocks along each dimension."""
     return tuple(-(-n // b) for n, b in zip(shape, block, strict=True))
 
 
 def parse_least(least: Any) -> float:
-    """The least magnitude that a block is taken to have."""
+    """Returns the argument least as a number: the lower bound of the largest magnitude of a block."""
     try:
         number = float(least)
     except (TypeError, ValueError):
@@ -154,7 +158,8 @@ def parse_least(least: Any) -> float:
 
 
 def parse_scale(obj: Any, name: str, shape: Sequence[int], is_power: bool) -> Array:
-    """An array for scales or their inverses; exponents are uint8."""
+    """Returns a caller's array for scales or their inverses, of which there are as many as `shape` says. An array of
+    exponents is returned as uint8."""
     if is_exponents(getattr(obj, "dtype", None)):
         obj = kind_of(obj).of_exponents(obj)
     array = adapt(obj, name)
@@ -168,7 +173,7 @@ def parse_scale(obj: Any, name: str, shape: Sequence[int], is_power: bool) -> Ar
 
 
 def check_dtype(dtype: str, name: str, is_power: bool) -> None:
-    """Refuses a type that scales do not have."""
+    """Raises an error if scales cannot have this type. is_power: they are powers of two."""
     if dtype not in (*_DTYPES, EXPONENTS):
         raise TypeError(f"{name}: {dtype}; it is float32, or with power_of_two uint8 or {EXPONENTS}")
     if dtype != _DTYPES[0] and not is_power:
@@ -176,5 +181,5 @@ def check_dtype(dtype: str, name: str, is_power: bool) -> None:
 
 
 def is_exponents(dtype: Any) -> bool:
-    """Whether a type, of NumPy's or torch's, or a name is that of exponents."""
+    """Returns whether a type of NumPy's or torch's, or the name of a type, is EXPONENTS."""
     return EXPONENTS in (str(dtype).removeprefix("torch."), getattr(dtype, "__name__", None))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves of arrays that the service cannot reach: in chunks, through memory that it shares.
+"""Moves arrays that the service cannot reach, in chunks, through staging buffers in memory that it shares.
 
-A chunk is copied into the staging memory, moved there and copied out, and while the service moves one, the next is
-copied in and the one before is copied out. Staging memory of a move has a fixed bound, whatever the size of its arrays.
+Each chunk is copied into a staging buffer, moved by the service into another one, and copied out. While the service
+moves a chunk, the next one is copied in and the previous one is copied out. The staging memory of a move is bounded,
+whatever the size of its arrays.
 """
 
 from __future__ import annotations
@@ -20,26 +21,32 @@ from ._errors import DisconnectedError, Error, OutOfRangeError
 from ._moves import Blocks, Move
 from ._scales import block_counts
 
-Box = tuple[tuple[int, ...], tuple[int, ...]]  # starts and extents, of the destination's inner part
+# A box is a chunk of the part of the destination that the source fills: its starts and its extents, counted from the
+# first element of that part.
+Box = tuple[tuple[int, ...], tuple[int, ...]]
 
-_LANES = 4
-_KEPT = 8  # regions, for as many threads that move at once
-_CHUNK = 1 << 20  # bytes of one side: chunks that stay in a core's cache are copied faster than large ones
-_ALIGNMENT = 64
+_LANES = 4  # limit of the chunks of a move that are under way at once
+_KEPT = 8  # limit of the regions that are kept for later moves: one for each of so many threads that move at once
+_CHUNK = 1 << 20  # bytes of one side of a chunk; chunks that stay in a core's cache are copied faster than large ones
+_ALIGNMENT = 64  # alignment of tensors in a staging buffer, in bytes
 
 
 class Staging:
-    """The staging memory of a client. Each move takes a region and leaves it to a later one.
+    """The staging memory of a client. Each move takes a region of shared memory, and leaves it for a later move.
 
-    A move never waits for another one's region: while it runs, anybody's code may run in its thread (finalizers,
-    handlers of signals, the caller's progress bar), and that code may move arrays by itself, or wait for a thread that
-    does. A move that fails leaves no region: something may still be under way in it, and it is released with its last
-    tensor."""
+    A move never waits for the region of another one: while it runs, other code may run in its thread (finalizers,
+    signal handlers, the caller's progress bar), and that code may move arrays itself, or wait for a thread that does. A
+    move that fails does not leave its region, because a request may still be using it; the region is released with its
+    last tensor.
+
+    limit   bytes of staging memory that a move takes, and that are kept, at most; a chunk that cannot be cut takes more
+    """
 
     def __init__(self, core: _core.Client, limit: int) -> None:
         self._core = core
         self._limit = limit
-        self._kept: dict[int, Region] = {}  # by numbers below _KEPT; each is taken, and put there, in one step
+        # Regions for later moves, by numbers below _KEPT. There is no lock: pop() and setdefault() are atomic.
+        self._kept: dict[int, Region] = {}
 
     def run(
         self,
@@ -49,18 +56,19 @@ class Staging:
         stream: tuple[int, int] | None = None,
         **order: Any,
     ) -> None:
-        """Runs a move; `reached` says which tensors the service has already. stream: that in which the side in device
-        memory is used; None: both are host memory."""
+        """Runs a move. reached: returns whether the service can reach a tensor. stream: the CUDA stream in which the
+        caller uses the side that is in device memory; None: both sides are in host memory."""
         _Staged(self, move, reached, stream, order).run(progress)
 
     def run_blocks(self, blocks: Blocks, reached: Callable[[Tensor], bool], progress: Any = None, **order: Any) -> None:
-        """The same for a gather or a scatter: the blocks are selected as they are copied."""
+        """Runs a gather or a scatter. The blocks are selected when they are copied into or out of the staging
+        buffers."""
         dst, src = blocks.dst, blocks.src
         per_block = count(src.shape) // max(src.shape[blocks.src_axis], 1)
         n = len(blocks.index)
         step = max(1, self.chunk_bytes() // max(per_block * max(dst.itemsize, src.itemsize), 1))
         inexact = Inexact(dst, src)
-        region: Region | None = None  # the first request, which is as large as any, takes it for all
+        region: Region | None = None  # the first request, which is the largest, takes it for all of them
         for start in range(0, n, step):
             k = min(step, n - start)
             region = self._run_some(blocks, start, k, reached, inexact, order, region)
@@ -108,55 +116,69 @@ class Staging:
         return region
 
     def take(self, size: int) -> Region:
-        """Shared memory of at least so many bytes, which nobody else uses until it is left."""
+        """Returns a region of shared memory of at least size bytes, which belongs to the caller until leave()."""
         for number in range(_KEPT):
             region = self._kept.pop(number, None)
             if region is not None and region.size >= size:
                 return region
-        region = None  # which is too small, and goes before another one is made
+        region = None  # frees the last region, which is too small, before another one is made
         rounded = max(1 << 16, 1 << (size - 1).bit_length())
         return self._core.create(max(size, min(rounded, self._limit)))
 
     def leave(self, region: Region) -> None:
-        """Keeps a region, in which nothing is under way, for a later move, as long as all that are kept are within the
-        limit."""
+        """Keeps a region for a later move, or drops it if the regions kept would exceed the limit. No request uses the
+        region any more."""
         if sum(kept.size for kept in list(self._kept.values())) + region.size <= self._limit:
             for number in range(_KEPT):
                 if self._kept.setdefault(number, region) is region:
                     return
 
     def chunk_bytes(self, n: int = 2) -> int:
-        """Bytes of a chunk in each of n tensors, unless what cannot be cut needs more."""
+        """Returns the size of a chunk in each of n tensors, in bytes. A chunk that cannot be cut may be larger."""
         return min(_CHUNK, self._limit // (n * _LANES))
 
 
 class Lane:
-    """Staging memory of one chunk: its tensors, one after the other."""
+    """The staging buffer of one chunk: the part of a region from byte `at` on, in which tensors are placed one after
+    the other. A region has several lanes, which the chunks of a move use in turn."""
 
     def __init__(self, region: Region, at: int) -> None:
         self._region, self._at = region, at
 
     def tensor(self, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
-        """One whose dimensions lie in memory in the order of those strides."""
+        """Places a new tensor, without gaps, whose dimensions are in memory in the order of the given strides."""
         t = self._region.tensor(self._at, dtype, tuple(shape), dense_like(shape, strides))
         self._at += round_up(t.nbytes)
         return t
 
     def copy(self, t: Tensor) -> Tensor:
-        """A copy of a tensor of this process's memory."""
+        """Places a copy of a tensor of this process's memory, and returns it."""
         copy = self.tensor(t.dtype, t.shape, t.strides)
         copy.copy_from(t)
         return copy
 
     def place(self, t: Tensor, written: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """Where a tensor of this process's memory is written first. Notes both, to be copied back."""
+        """Places a tensor that is written instead of t, a tensor of this process's memory, and returns it. Appends both
+        to written, from which the caller copies them back."""
         staged = self.tensor(t.dtype, t.shape, t.strides)
         written.append((staged, t))
         return staged
 
 
 class _Staged:
-    """One move under way."""
+    """One move under way.
+
+    has_...   whether the service can reach a tensor, so that it is not staged
+    grain     extents of the blocks that have a scale of their own, of which a chunk has whole ones; 1 without scales
+    n         extents of the permuted source
+    before    width of the border before each dimension of the source, negative where it is cropped
+    after     the same behind each dimension
+    low       first index that the source fills in each dimension of the destination
+    high      end of what the source fills there; the rest is border
+    extents   high - low
+    chunk     extents of a chunk, in elements of the destination
+    is_cut    whether each dimension is divided into chunks; the border of such a dimension is filled at the end
+    """
 
     def __init__(
         self,
@@ -172,14 +194,13 @@ class _Staged:
         self.has_operand = [reached(t) for t in move.operands]
         self.has_result = [reached(t) for t in move.results]
         amax = move.conversion.amax if move.conversion is not None else None
-        self.grain = amax.block if amax is not None else (1,) * dst.ndim  # a chunk has whole ones
+        self.grain = amax.block if amax is not None else (1,) * dst.ndim
         self.inexact = Inexact(dst, src)
         rank = dst.ndim
         self.permute = move.permute if move.permute is not None else tuple(range(rank))
         self.before = move.before or (0,) * rank
         self.after = move.after or (0,) * rank
         n = tuple(src.shape[d] for d in self.permute)
-        # What the source fills of the destination, and what of each dimension is border.
         self.low = tuple(max(0, b) for b in self.before)
         self.high = tuple(
             max(lo, min(m, b + e)) for lo, m, b, e in zip(self.low, dst.shape, self.before, n, strict=True)
@@ -189,13 +210,14 @@ class _Staged:
         self.chunk, self.is_cut = self._choose_chunk()
 
     def _choose_chunk(self) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-        """Extents of a chunk that fits, and which dimensions it cuts: those are halved that are outer ones on both
-        sides, so that what is copied keeps long runs. Blocks that have a scale are not cut: one that does not fit is a
-        chunk all the same."""
+        """Returns the extents of a chunk that fits into a staging buffer, and which dimensions it cuts. The dimensions
+        that are outer ones on both sides are halved first, so that copies keep long contiguous runs. Blocks that have a
+        scale are not cut, even if one alone does not fit."""
         dst, src = self.move.dst, self.move.src
         limit = self.staging.chunk_bytes(2 + len(self.move.operands) + len(self.move.results))
         chunk = list(self.extents)
-        # Borders are filled here, from what is inside: not on a device, and not where that is cropped.
+        # The border of a dimension that is cut is filled by this process, from the elements inside. It cannot do that
+        # in device memory, nor where elements that the border repeats are cropped, so those dimensions are not cut.
         fixed = [
             (b > 0 or a > 0) and (not dst.is_host or (self.move.mode != "constant" and (b < 0 or a < 0)))
             for b, a in zip(self.before, self.after, strict=True)
@@ -206,7 +228,7 @@ class _Staged:
 
         cut = [False] * len(chunk)
         while self._bytes(chunk, cut) > limit and 0 not in chunk:
-            # Of a dimension that is not cut, the borders go first.
+            # Cutting a dimension first removes its borders from the chunk; its extent is halved after that.
             choice = [
                 d
                 for d in range(len(chunk))
@@ -221,7 +243,8 @@ class _Staged:
         return tuple(chunk), tuple(cut)
 
     def _bytes(self, chunk: Sequence[int], cut: Sequence[bool]) -> int:
-        """Of a chunk, with the borders of dimensions that are not cut, in the tensor where it is largest."""
+        """Returns the size in bytes of a chunk in the tensor where it is largest, with the borders of dimensions that
+        are not cut."""
         move = self.move
         dst = tuple(c if is_cut else m for m, c, is_cut in zip(move.dst.shape, chunk, cut, strict=True))
         src = tuple(c if is_cut else n for n, c, is_cut in zip(self.n, chunk, cut, strict=True))
@@ -233,7 +256,7 @@ class _Staged:
         return max(sizes)
 
     def boxes(self) -> Iterator[Box]:
-        """The chunks, in C order."""
+        """Yields the chunks, in C order."""
         if 0 in self.extents:
             yield (0,) * len(self.extents), self.extents
             return
@@ -252,7 +275,7 @@ class _Staged:
                 return
 
     def part(self, box: Box) -> Move:
-        """The move of a chunk, with its own borders."""
+        """Returns the move of a chunk, with the borders of the dimensions that are not cut."""
         move, dst, src = self.move, self.move.dst, self.move.src
         dst_starts, dst_extents, before, after = [], [], [], []
         src_starts, src_extents = [0] * src.ndim, [0] * src.ndim
@@ -288,7 +311,8 @@ class _Staged:
         )
 
     def lane_bytes(self, first: Move) -> int:
-        """Staging memory that the largest chunk needs."""
+        """Returns the size of the staging buffer that a chunk needs, in bytes. first: the move of the first chunk,
+        which is the largest."""
         staged = [t for t, has in zip(first.operands, self.has_operand, strict=True) if not has]
         staged += [t for t, has in zip(first.results, self.has_result, strict=True) if not has]
         staged += [t for t, has in ((first.dst, self.has_dst), (first.src, self.has_src)) if not has]
@@ -303,13 +327,13 @@ class _Staged:
         lanes = max(1, min(_LANES, len(boxes), self.staging._limit // max(1, lane_bytes)))
         region = self.staging.take(max(1, lanes * lane_bytes))
         under_way: deque[tuple[Ticket | None, Request, Move, list[tuple[Tensor, Tensor]]]] = deque()
-        requests: list[Request | None] = [None] * lanes  # the last of each lane, from before it is submitted
+        requests: list[Request | None] = [None] * lanes  # the last request of each lane, noted before it is submitted
         try:
             for i, box in enumerate(boxes):
                 if len(under_way) == lanes:
                     self.finish(*under_way.popleft(), progress)
                 lane, move = Lane(region, i % lanes * lane_bytes), self.part(box)
-                written: list[tuple[Tensor, Tensor]] = []  # in the lane, and where it goes
+                written: list[tuple[Tensor, Tensor]] = []  # tensors in the lane, and those that they are copied back to
                 if not self.has_src:
                     move.src = lane.copy(move.src)
                 if move.conversion is not None:
@@ -324,9 +348,9 @@ class _Staged:
             while under_way:
                 self.finish(*under_way.popleft(), progress)
         except BaseException:
-            with contextlib.suppress(Error):  # the first error is the one to tell
+            with contextlib.suppress(Error):  # the first error is the one to raise
                 self.settle(requests)
-            under_way.clear()  # forgets them now, and not with the exception, which has this frame
+            under_way.clear()  # forgets the requests now: the exception keeps this frame alive
             raise
         self.staging.leave(region)
         for d in range(self.move.dst.ndim):
@@ -335,7 +359,7 @@ class _Staged:
         self.inexact.check()
 
     def settle(self, requests: list[Request | None]) -> None:
-        """Waits until nothing more is written into the caller's arrays."""
+        """Waits until no request writes into the caller's arrays any more."""
         if self.stream is not None:
             self.core.synchronize()
         elif self.has_dst or any(self.has_result):
@@ -371,14 +395,15 @@ class _Staged:
         except DisconnectedError:
             if ticket is None:
                 raise
-            self.core.run(request, **self.order)  # what was moved may be moved again
+            self.core.run(request, **self.order)  # moving a chunk twice has the same result as moving it once
 
 
 # ---- Borders -------------------------------------------------------------------------------------------
 
 
 def fill_border(staged: _Staged, d: int) -> None:
-    """Fills the border of a dimension that was cut, from what is inside it, all along the other dimensions."""
+    """Fills the border of a dimension that was cut from the elements inside, over the full extent of all other
+    dimensions."""
     dst, mode = staged.move.dst, staged.move.mode
     low, high, end = staged.low[d], staged.high[d], dst.shape[d]
     if mode == "constant":
@@ -388,7 +413,7 @@ def fill_border(staged: _Staged, d: int) -> None:
     rows = [*range(low), *range(high, end)]
     sources = [source_of(i - staged.before[d], staged.n[d], mode) + staged.before[d] for i in rows]
     at = 0
-    while at < len(rows):  # runs of rows whose sources follow each other, in one direction
+    while at < len(rows):  # copies runs of rows whose sources are adjacent in one direction, or the same row
         n, step = 1, 0
         while at + n < len(rows) and rows[at + n] == rows[at] + n:
             s = sources[at + n] - sources[at + n - 1]
@@ -410,7 +435,7 @@ def fill(dst: Tensor, value: Any) -> None:
 
 
 def source_of(i: int, n: int, mode: str) -> int:
-    """Which element of n stands at coordinate i beyond them: np.pad's modes."""
+    """Returns which of n elements has to be at coordinate i, outside of 0 to n - 1, by one of np.pad's modes."""
     if mode == "edge":
         return min(max(i, 0), n - 1)
     if mode == "wrap":
@@ -420,7 +445,7 @@ def source_of(i: int, n: int, mode: str) -> int:
         return i if i < n else 2 * n - 1 - i
     if n == 1:
         return 0
-    i %= 2 * (n - 1)  # reflect
+    i %= 2 * (n - 1)  # the mode is "reflect"
     return i if i < n else 2 * (n - 1) - i
 
 
@@ -428,25 +453,25 @@ def source_of(i: int, n: int, mode: str) -> int:
 
 
 def round_up(size: int) -> int:
-    """Bytes, with the gap after them."""
+    """Returns a size in bytes, rounded up to _ALIGNMENT."""
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
 def sub(t: Tensor, starts: Sequence[int], extents: Sequence[int]) -> Tensor:
-    """A box of a tensor."""
+    """Returns the part of a tensor with these starts and extents."""
     offset = sum(s * stride for s, stride in zip(starts, t.strides, strict=True))
     return t.part(offset if 0 not in extents else 0, tuple(extents), t.strides)
 
 
 def part(t: Tensor, axis: int, start: int, n: int) -> Tensor:
-    """n entries along an axis."""
+    """Returns n entries of a tensor along an axis, from entry start on."""
     shape = t.shape[:axis] + (n,) + t.shape[axis + 1 :]
     return t.part(start * t.strides[axis] if 0 not in shape else 0, shape, t.strides)
 
 
 def dense_like(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides without gaps, in the order in which another tensor lies in memory: a copy between the two has the longest
-    runs."""
+    """Returns strides without gaps, whose dimensions are in memory in the order of the given strides, so that a copy
+    between the two layouts has the longest contiguous runs."""
     order = sorted(range(len(shape)), key=lambda d: abs(strides[d]) if shape[d] > 1 else 0, reverse=True)
     result, step = [0] * len(shape), 1
     for d in reversed(order):
