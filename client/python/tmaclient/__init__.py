@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies, transposes, pads and casts tensors at memory speed: in this process, or by tmad, a service.
+"""Copies, transposes, pads and casts tensors at memory speed, in this process or by tmad, a service.
 
     import numpy as np, tmaclient as tma
 
@@ -7,11 +7,11 @@
     c = tma.connect()
     y = c.transform(x, permute=(0, 3, 1, 2), pad=((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge")
 
-The functions of the module move arrays of the host in this process; a client of the service reaches GPUs, and memory
-that processes share.
+The functions of the module move arrays in this process. A client of the service also reaches memory that processes
+share, and several GPUs.
 
 `x` is a NumPy array, an array of PyTorch, CuPy or JAX, or a buffer, and so is `y`. `python -m tmaclient` gives a short
-tour; tmaclient.aio has the same for asyncio, and tmaclient.torch operators for torch.compile.
+tour. tmaclient.aio has the client for asyncio, and tmaclient.torch has operators for torch.compile.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """tmaclient.aio without an import of its own: asyncio is imported by those who use it."""
+    """Imports tmaclient.aio at its first use, so that programs that do not use asyncio do not import it."""
     if name == "aio":
         import importlib
 

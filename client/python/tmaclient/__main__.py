@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m tmaclient: a tour of the package, on one screen, with a tmad that runs or in this process."""
+"""python -m tmaclient: a tour of the package on one screen, with a running tmad or in this process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import tmaclient as tma
 
 
 def say(call: str, what: str) -> None:
-    """A line of the tour: a call, and what came of it."""
+    """Prints a line of the tour: a call and its result."""
     print(f"{call:<47}  {what}")
 
 
 def best(call: Callable[[], Any]) -> float:
-    """Seconds of the fastest of a few calls."""
+    """Returns the time of the fastest of five calls, in seconds."""
     seconds = []
     for _ in range(5):
         start = time.perf_counter()
@@ -30,12 +30,13 @@ def best(call: Callable[[], Any]) -> float:
 
 
 def rate(nbytes: int, seconds: float) -> str:
-    """Bytes read and written, in GB/s."""
+    """Returns the text for a move of nbytes that took so many seconds: its time, and its rate, for which bytes are
+    counted twice, as read and as written."""
     return f"{seconds * 1e3:.1f} ms, {2 * nbytes / seconds / 1e9:.1f} GB/s"
 
 
 def show_service(c: tma.Client) -> None:
-    """Where it is, and on what it runs."""
+    """Prints where the service is, and which engine and device it uses."""
     info = c.info()
     device = info.get("device") or {}
     name = device.get("name") if isinstance(device, dict) else device
@@ -94,14 +95,14 @@ def tour_with_buffers(c: tma.Client) -> None:
 
 
 def same(is_same: bool) -> str:
-    """Whether a result is what it has to be. The tour ends if it is not."""
+    """Returns the text for a result that is correct. Ends the tour if it is not."""
     if not is_same:
         sys.exit("tmaclient: this result is not NumPy's; please report it")
     return ", as it has to be" if "numpy" not in sys.modules else ", equal to NumPy's"
 
 
 def show_plan(plan: tma.Plan) -> None:
-    """The first lines of it."""
+    """Prints the first lines of a plan."""
     lines = repr(plan).splitlines()
     print("\n".join(f"  {line[:110]}" for line in lines[:6]))
     if len(lines) > 6:
@@ -109,7 +110,7 @@ def show_plan(plan: tma.Plan) -> None:
 
 
 def is_possible(path: str) -> bool:
-    """Whether this user may make a socket there."""
+    """Returns whether this user may make a socket at path."""
     return path.startswith("@") or os.access(os.path.dirname(path) or ".", os.W_OK | os.X_OK)
 
 
@@ -123,7 +124,7 @@ def main() -> int:
     except tma.Error as e:
         print(f"tmaclient: {e}", file=sys.stderr)
         if isinstance(e, tma.DisconnectedError):
-            asked = path or os.environ["TMAD_SOCKET"]  # if neither names a service, this process does the work
+            asked = path or os.environ["TMAD_SOCKET"]  # one is set: without both, connect() would not have failed
             own = asked if is_possible(asked) else f"/tmp/tmad-{os.getuid()}.sock"
             print(f"start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket {own}", file=sys.stderr)
             if own != asked:

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runner whose calls are awaited: it sends requests for what the service reaches, passes small arrays through slots
-of shared memory, and has a thread move large ones through staging memory, over a connection of its own."""
+"""The runner whose calls are awaited. It sends requests for arrays that the service reaches, passes small other arrays
+through slots of shared memory, and has a thread, the stager, move large ones through staging memory. The stager uses a
+blocking client with a connection of its own.
+
+All methods run on the loop, except functions that are passed to a Thread.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +27,17 @@ from ._moves import Blocks, Move
 from ._reshard import Reshard
 from ._staging import Lane, round_up
 
-_SLOTS, _SLOT_BYTES = 64, 128 << 10  # of staging memory for small arrays
-_LIST_BYTES = 1024  # of an index that is sent; a longer one is put into shared memory
+_SLOTS, _SLOT_BYTES = 64, 128 << 10  # number and size of the slots for small arrays
+_LIST_BYTES = 1024  # limit of a block list that is sent within a request; a longer one is put into shared memory
 
 
 class _WouldWait(Exception):
-    """A job needs new shared memory: it has to be made in the thread."""
+    """Raised on the loop when a job needs new shared memory, which takes a request: it is then made in the thread."""
 
 
 class _Progress:
-    """Progress of a staged move: the caller's bar, and the way to stop the move between two chunks."""
+    """The progress of a staged move. It forwards to the caller's progress bar, if any, and stops the move between two
+    chunks when is_stopped is set."""
 
     def __init__(self, bar: Any) -> None:
         self._bar, self.is_stopped = bar, False
@@ -49,19 +54,19 @@ class _Progress:
 
 
 class AsyncRunner(Connection):
-    """Runs jobs on a loop, each in a task of the caller's."""
+    """Runs jobs on a loop, each in the task of its caller."""
 
     def __init__(
         self, core: _core.Client, thread: Thread, reconnect: float, server_uid: int | None, staging: int, in_flight: int
     ) -> None:
         super().__init__(core, thread, reconnect, in_flight)
         self._server_uid, self._staging_bytes = server_uid, staging
-        self._closing: asyncio.Task[None] | None = None
-        self._making = asyncio.Lock()
-        self._blocking: Client | None = None
+        self._closing: asyncio.Task[None] | None = None  # the task that closes the client; None: close() was not called
+        self._making = asyncio.Lock()  # held while one of the next three is made
+        self._blocking: Client | None = None  # the client of the stager
         self._stager: Thread | None = None
         self._slots_region: Region | None = None
-        self._slots: asyncio.LifoQueue[int] = asyncio.LifoQueue()
+        self._slots: asyncio.LifoQueue[int] = asyncio.LifoQueue()  # offsets of the free slots in the region
 
     def __del__(self) -> None:
         if getattr(self, "_closing", self) is None:
@@ -73,23 +78,23 @@ class AsyncRunner(Connection):
                 self._stager.stop()
 
     async def close(self) -> None:
-        """Closes the connection, once what is under way has ended. Calls that wait for their turn raise ValueError. If
-        this is canceled, the client is closed all the same."""
+        """Closes the connection when all requests under way have ended. Calls that wait for their turn raise
+        ValueError. If this call is canceled, the client is closed all the same."""
         if self._closing is None:
             self._closing = self._loop.create_task(self._close())
             self._closing.add_done_callback(self._stop_threads)
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        async with self._making:  # what it makes is there, or will not be
+        async with self._making:  # after this, the stager and its client exist, or will never be made
             stager, blocking = self._stager, self._blocking
         await self._call(self._core.close)
         if stager is not None and blocking is not None:
             await asyncio.wrap_future(stager.submit(blocking.close))
 
     def _stop_threads(self, _: object) -> None:
-        """Closes what is still open after a task that was canceled, perhaps before it had begun. The loop may end
-        before the threads have done that."""
+        """Stops the threads when the task _close() has ended. If it was canceled, perhaps before it began, the threads
+        close the connections first. The loop may end before they have done so."""
         if not self._core.closed:
             self._pause()
             self._thread.submit(self._core.close)
@@ -102,7 +107,7 @@ class AsyncRunner(Connection):
     # ---- Jobs ------------------------------------------------------------------------------------------
 
     async def _do(self, make: Callable[..., Job], given: MoveKeywords, *args: Any) -> Any:
-        """A job is made in the thread if its result needs new shared memory."""
+        """Makes a job and runs it. A job whose result needs new shared memory is made in the thread."""
         options = Options.of(given)
         if self._is_busy:
             await self._until_idle()
@@ -118,12 +123,13 @@ class AsyncRunner(Connection):
         return super()._make_tensor(shape, dtype, device, zeroed)
 
     async def _run(self, job: Job) -> Any:
-        """Runs a job, with the points of its order around it where it takes several requests."""
+        """Runs a job. If it takes several requests, waits for the point of its order before them, and signals after
+        them."""
         await self._until_idle()
         move = job.move
         is_on_device = not all(a.tensor.is_host for a in job.arrays)
         if is_on_device:
-            job.streams()  # as they are now
+            job.streams()  # finds the caller's current streams, before the caller can change them
         is_nothing = isinstance(move, Blocks) and move.is_nothing
         requests: list[Request] = []
         if self._are_reached(move) and not is_nothing and not self._is_spread(job):
@@ -156,11 +162,12 @@ class AsyncRunner(Connection):
 
     @staticmethod
     def _is_spread(job: Job) -> bool:
-        """Whether layers are on several devices, whose streams have to be waited for."""
+        """Returns whether layers are on several devices, whose streams have to be waited for."""
         return isinstance(job.move, Blocks) and job.move.layers is not None and len(job.streams()) > 1
 
     async def _requests(self, job: Job) -> list[Request]:
-        """A long list is put into memory that the service shares, which takes a request of its own."""
+        """Returns the requests of a job. A long block list is put into shared memory; getting that takes a request of
+        its own, so it is done in the thread."""
         move = job.move
         if isinstance(move, Blocks) and move.index.device is None and move.index.tensor.nbytes > _LIST_BYTES:
             move.index.message_bytes = _LIST_BYTES
@@ -171,7 +178,7 @@ class AsyncRunner(Connection):
         await self._send(lambda flight: self._core.submit(request, flight, **order), order)
 
     async def _submit_all(self, requests: list[Request], job: Job) -> None:
-        """One after the other, of a move of many layers."""
+        """Runs the requests of one move one after the other, and raises one error for all inexact elements."""
         inexact = Inexact(job.move.dst, job.move.src)
         for request in requests:
             try:
@@ -196,7 +203,7 @@ class AsyncRunner(Connection):
         await self._send(start, order)
 
     async def _await(self, wait: tuple[Region, int, int] | None, order: dict[str, Any]) -> None:
-        """Waits for a point here: what is staged is read by this process, in several requests."""
+        """Waits for a point in this process, which reads staged arrays itself, for a move of several requests."""
         if wait is None or _core.wait_point(*wait, 0):
             return
         limit = order.get("wait_ms")
@@ -211,7 +218,8 @@ class AsyncRunner(Connection):
             pause = min(2 * pause, 0.01)
 
     async def _run_multicast(self, job: Job) -> Any:
-        """If arrays are on several devices, each gets a request of its own."""
+        """Runs a multicast: as one request if the service reaches all memory and arrays on devices are used in one
+        stream, and otherwise as one job for each result."""
         if len(job.streams()) <= 1 and self._is_one_request(job):
             return await self._run(job)
         for part in multicast_parts(job):
@@ -235,15 +243,15 @@ class AsyncRunner(Connection):
             _core.signal_point(*signal)
 
     async def _run_in_slot(self, job: Job, move: Move) -> None:
-        """A small array passes through a slot of shared memory."""
+        """Runs a move of small arrays through a slot of shared memory."""
         async with self._making:
             if self._slots_region is None:
                 self._slots_region = await self._ask(lambda: self._core.create(_SLOTS * _SLOT_BYTES))
                 for i in range(_SLOTS):
                     self._slots.put_nowait(i * _SLOT_BYTES)
         at = await self._slots.get()
-        flying: set[Flight] = set()  # that use the slot
-        is_left = False
+        flying: set[Flight] = set()  # requests under way that use the slot
+        is_left = False  # whether the call has left the slot, so that it is free with the end of the last request
 
         def start(flight: Flight) -> Ticket:
             release = flight.ended
@@ -264,7 +272,7 @@ class AsyncRunner(Connection):
             src = move.src if self._is_reached(move.src) else lane.copy(move.src)
             if conversion is not None:
                 conversion = conversion.map(lambda t: t if self._is_reached(t) else lane.copy(t))
-            written: list[tuple[Tensor, Tensor]] = []  # in the slot, and where it goes
+            written: list[tuple[Tensor, Tensor]] = []  # tensors in the slot, and those that they are copied back to
 
             def place(t: Tensor) -> Tensor:
                 return t if self._is_reached(t) else lane.place(t, written)
@@ -276,7 +284,7 @@ class AsyncRunner(Connection):
             ).request()
             try:
                 await self._send(start, job.order)
-            except OutOfRangeError:  # an exact cast is one to the nearest values all the same
+            except OutOfRangeError:  # an exact cast that fails has still written the nearest values
                 _copy_back(written)
                 raise
             _copy_back(written)
@@ -286,14 +294,16 @@ class AsyncRunner(Connection):
                 self._slots.put_nowait(at)
 
     async def _run_staged(self, job: Job, is_on_device: bool) -> None:
-        """A large array passes through staging memory, in chunks; so does what is half on a device."""
+        """Runs a move in the stager: one of large arrays in chunks through staging memory, or one with a side on a
+        device that cannot be sent as it is."""
         blocking, stager = await self._blocking_client()
         job.progress = progress = _Progress(progress_bar(job))
         run = blocking._run_on_device if is_on_device else blocking._run_on_host
         await self._in_thread(stager, lambda: run(job), progress)
 
     async def _in_thread(self, stager: Thread, run: Callable[[], None], progress: _Progress | None = None) -> None:
-        """Moves arrays in the thread. What is canceled does not begin, or stops between two chunks."""
+        """Calls run() in the stager and waits for its end. If the task is canceled, run() does not begin, or a move
+        with progress stops between two chunks."""
         moving = stager.submit(run)
         over = asyncio.wrap_future(moving)
         try:
@@ -301,14 +311,16 @@ class AsyncRunner(Connection):
         except asyncio.CancelledError:
             if progress is not None:
                 progress.is_stopped = True
-            over.add_done_callback(lambda over: over.cancelled() or over.exception())  # nobody else asks for it
+            # Retrieves the exception, which nobody else does, so that asyncio does not log it.
+            over.add_done_callback(lambda over: over.cancelled() or over.exception())
             if not moving.cancel():
                 await self._until_over(over, self._core.ping)
             raise
         over.result()
 
     async def _blocking_client(self) -> tuple[Client, Thread]:
-        """A client for a thread: its calls wait, and its lock is not this one's."""
+        """Returns the stager and its client, which are made by the first call. The client has a connection and a lock
+        of its own, so that its blocking calls do not hold up the loop."""
         async with self._making:
             if self._closing is not None:
                 raise ValueError("the client is closed")

@@ -17,13 +17,13 @@ from ._plan import AsyncPlan, PreparedPlan
 from ._scales import Amax
 from ._verbs import Verbs
 
-_SHOWN = 3  # moves of a batch that its repr tells
-_ELEMENTS = 4000  # of MessagePack in a message, with room for the request itself
+_SHOWN = 3  # number of moves that the repr of a batch describes
+_ELEMENTS = 4000  # limit of MessagePack elements for the moves in one message, which leaves room for the request itself
 
 
 class Collector(Verbs):
-    """Moves that run later, together: the verbs are Client's, at the end of the block. Each takes the keywords that
-    convert; the others are the batch's."""
+    """The common base of batches. Its verbs are those of Client, but the moves run together at the end of the block.
+    Each verb takes the keywords that convert; the others are given to the batch."""
 
     _name = "tmaclient.Batch"
 
@@ -49,7 +49,7 @@ class Collector(Verbs):
         bias: Any = None,
         amax: Amax | None = None,
     ) -> Any:
-        """A run of a plan of the same client."""
+        """Adds a run of a plan of the same client."""
         return self._add(plan._job(src, out, self._options.converting(scale=scale, bias=bias, amax=amax)))
 
     def _add(self, job: Job) -> Any:
@@ -74,7 +74,8 @@ class Batch(Collector):
             self.run()
 
     def run(self) -> None:
-        """Runs what was collected: in one request what the service reaches, and the rest after it."""
+        """Runs the collected moves: those whose arrays the service reaches in one request, and the others after it,
+        each by itself. Moves on devices take at least one request for each stream."""
         client, jobs = self._client, self._jobs
         self._jobs = []
         on_device = [j for j in jobs if not j.has_host]
@@ -88,7 +89,7 @@ class Batch(Collector):
             client._check(job.move)
         streams = {j.stream() for j in on_device}
         order, wait, signal = self._options.order(), None, None
-        if rest or len(streams) + bool(shared) > 1:  # several requests are one to those who wait for a point
+        if rest or len(streams) + bool(shared) > 1:  # the points are handled here, once for all of several requests
             order, wait, signal = without_points(order)
             client._await(wait, self._options.order())
         if shared:
@@ -111,14 +112,15 @@ class Batch(Collector):
 
 
 def messages(jobs: list[Job]) -> Iterator[list[Job]]:
-    """Jobs in parts that each fit into one message: those of a stream or of a loop cannot be several."""
+    """Yields jobs in parts, each of which fits into one message. The core splits batches that it runs and waits for,
+    but not those that are enqueued in a stream or submitted on a loop."""
     part: list[Job] = []
     left = _ELEMENTS
     for job in jobs:
         move = job.move
-        elements = 50 + 7 * move.dst.ndim  # shapes, strides, axes and widths; and what names them
+        elements = 50 + 7 * move.dst.ndim  # shapes, strides, axes and widths, and the keys of them all
         elements += sum(12 + 2 * t.ndim for t in move.operands)
-        elements += sum(12 + 3 * t.ndim for t in move.results)  # and their block
+        elements += sum(12 + 3 * t.ndim for t in move.results)  # results also have the extents of a block
         if elements > left:
             yield part
             part, left = [], _ELEMENTS

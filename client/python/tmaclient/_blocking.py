@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runner whose calls wait: it has jobs done where their arrays are, through staging memory, or in CUDA streams."""
+"""The runner whose calls block. It runs jobs where their arrays are, through staging memory, or in CUDA streams."""
 
 from __future__ import annotations
 
@@ -30,22 +30,23 @@ from ._verbs import ClientVerbs
 
 
 class Runner(ClientVerbs):
-    """Runs jobs by a core, and waits for their end, unless they are in a CUDA stream."""
+    """Runs jobs with a core, which is a connection of the extension, and waits for their end, unless they are in a CUDA
+    stream."""
 
     def __init__(self, core: _core.Client, staging: int, direct: bool) -> None:
         self._core = core
-        self._direct = direct and _core.HAS_CUDA
+        self._direct = direct and _core.HAS_CUDA  # this process launches moves on one CUDA device itself
         self._staging = Staging(core, staging)
-        self._has_launched = False
-        self._last_core = core  # that ran the last request
+        self._has_launched = False  # a client of "local:" has launched a move of this one's
+        self._last_core = core  # the core that ran the last request
 
     def _do(self, make: Callable[..., Job], given: MoveKeywords, *args: Any) -> Any:
         job = make(*args, Options.of(given))
         return self._run(job) if job.further is None else self._run_multicast(job)
 
     def _transform(self, given: MoveKeywords, is_transpose: bool, *args: Any) -> Any:
-        """A move that does nothing but permute may be done by this process without a job. If not, only a job tells what
-        the arguments are."""
+        """Runs a transform. Without padding and keywords, it is a mere permutation, which this process may do without a
+        job; otherwise a job is made from the arguments."""
         src, axes, pad, _, _, out = args
         if pad is None and not given:
             core = self._core
@@ -95,7 +96,7 @@ class Runner(ClientVerbs):
             _core.signal_point(*signal)
 
     def _run_staged(self, job: Job, order: dict[str, Any]) -> None:
-        """Through staging memory; of layers, those that the service does not reach."""
+        """Moves arrays through staging memory. With layers, those that the service reaches are not staged."""
         move = job.move
         separate(move)
         bar = progress_bar(job)
@@ -119,7 +120,7 @@ class Runner(ClientVerbs):
             inexact.collect(partial(self._staging.run_blocks, blocks, self._is_reached, bar, **order))
 
     def _await(self, wait: tuple[_core.Region, int, int] | None, order: dict[str, Any]) -> None:
-        """Waits for a point here: what is staged is read by this thread, in several requests."""
+        """Waits for a point in this thread, which reads staged arrays itself, for a move of several requests."""
         if wait is None:
             return
         limit = order.get("wait_ms") or int(self._core.info().get("limits", {}).get("wait_deadline_ms", 0)) or -1
@@ -127,7 +128,8 @@ class Runner(ClientVerbs):
             raise WaitTimeoutError(f"wait: the timeline has not reached {wait[2]} within {limit} ms")
 
     def _run_on_device(self, job: Job) -> None:
-        """In the caller's stream. With host memory on either side the call waits, as NumPy's arrays know no streams."""
+        """Runs a job in the caller's stream. If either side is in host memory the call waits for the end, because
+        NumPy's arrays know no streams."""
         move = job.move
         if isinstance(move, Blocks) and move.is_nothing:
             for name in ("wait", "signal"):
@@ -178,8 +180,9 @@ class Runner(ClientVerbs):
         is_waited_for: bool,
         is_any_host: bool,
     ) -> None:
-        """Launches requests into a job's first stream, which is waited for if there are others. Requests with memory
-        of the host run behind that stream instead."""
+        """Launches the requests of a job into its first stream. If there are several streams, waits for the work in all
+        of them before, and for the end after. Requests with host memory are run when the work in the first stream has
+        ended, and waited for."""
         for stream in streams if len(streams) > 1 else ():
             core.synchronize(stream)
         for request, order in zip(requests, orders_of(job.order, len(requests)), strict=True):
@@ -191,8 +194,8 @@ class Runner(ClientVerbs):
             core.synchronize(job.stream())
 
     def _core_of(self, job: Job) -> _core.Client:
-        """Returns the client that runs a job on devices: this thread's of "local:" if all arrays are on one device,
-        otherwise this client's own."""
+        """Returns the core that runs a job on devices: that of this thread's client of "local:" if this process can
+        launch the move itself, with all arrays on one device, and otherwise this client's own."""
         move = job.move
         is_exact = move.conversion is not None and move.conversion.cast == "exact"
         if self._core.is_local or self._core.closed or not self._direct or is_exact:
@@ -205,12 +208,12 @@ class Runner(ClientVerbs):
         return self._local()._core
 
     def _core_of_all(self, jobs: Sequence[Job]) -> _core.Client:
-        """Returns one client that can run all jobs of a stream."""
+        """Returns one core that can run all jobs of a stream."""
         return next((core for core in map(self._core_of, jobs) if core is self._core), self._core_of(jobs[0]))
 
     def _share_sides(self, blocks: Blocks) -> list[tuple[Tensor, Tensor]]:
-        """Has copies in shared memory of what the service does not reach; returns those that are written, each with
-        what it is to be copied back to."""
+        """Replaces tensors that the service does not reach by copies in shared memory. Returns the copies that are
+        written, each with the tensor that the caller copies it back to."""
         written: list[tuple[Tensor, Tensor]] = []
 
         def read(t: Tensor) -> Tensor:
@@ -252,7 +255,7 @@ class Runner(ClientVerbs):
         return job.result()
 
     def _await_streams(self, streams: Collection[tuple[int, int]]) -> None:
-        """Until they have done what is queued there: a request that does nothing ends when its stream comes to it."""
+        """Waits for the work that is queued in streams now, by enqueuing an empty request in each."""
         for stream in streams:
             self._core.enqueue(Request.reshard([], [], 0, None), stream)
         if streams:
@@ -264,9 +267,10 @@ class Runner(ClientVerbs):
     def _run_reshard(
         self, reshard: Reshard, streams: dict[int, tuple[int, int]], order: dict[str, Any], synchronous: bool
     ) -> None:
-        """streams: those of the devices that it has arrays on, each in order with the move."""
+        """Runs a reshard after the work that is queued in the streams. streams: the caller's stream of each device that
+        there are arrays on, by the ordinal of the device."""
         signal = None
-        written: list[tuple[Tensor, Tensor]] = []  # in shared memory, and where it goes
+        written: list[tuple[Tensor, Tensor]] = []  # copies in shared memory, and the tensors they are copied back to
         if not all(self._is_reached(t) for t in reshard.tensors):
             reshard.check()
             plain, wait, signal = without_points(order)
@@ -286,7 +290,8 @@ class Runner(ClientVerbs):
             _core.signal_point(*signal)
 
     def _shared_slice(self, reshard: Reshard, i: int, written: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """A tensor, or its copy in shared memory, which for a destination is noted, to be copied back."""
+        """Returns tensor i of a reshard, or a copy in shared memory if the service does not reach it. The copy of a
+        destination is appended to written, from which the caller copies it back."""
         t = reshard.tensors[i]
         if self._is_reached(t):
             return t
@@ -301,15 +306,16 @@ class Runner(ClientVerbs):
         return shared
 
     def synchronize(self) -> None:
-        """Waits for everything that this client has in CUDA streams, and raises the first Error of it. Of what was
-        launched by this process itself, that is what this thread has launched."""
+        """Waits for all moves that this client has in CUDA streams, and raises the first Error of them. Of the moves
+        that this process has launched itself, it waits for those of the calling thread."""
         self._core.synchronize()
         if self._has_launched:
             self._local()._core.synchronize()
 
 
 def progress_bar(job: Job) -> Any:
-    """tqdm's, in bytes read and written; None unless the caller asked for one."""
+    """Returns the caller's progress bar, or one of tqdm that counts bytes read and written. None: the caller asked for
+    none."""
     if not job.progress or hasattr(job.progress, "update"):
         return job.progress or None
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client: NumPy's operations on arrays of any kind, run by tmad."""
+"""The blocking client: NumPy's operations on arrays of any kind, which tmad or this process runs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ._timeline import Timeline
 
 
 class Client(Runner):
-    """A connection to tmad. See `connect`. Any thread may use it; calls of several threads take turns.
+    """A connection to tmad; see `connect`. Any thread may use it; calls of several threads take turns.
 
-    Arrays are NumPy's, anything with `__dlpack__` or `__cuda_array_interface__` (PyTorch, CuPy, JAX), or buffers;
-    results are of the same kind as `src`, or `out`. Arrays made by `empty` and `zeros`, or registered, are moved
-    where they are; others are staged in chunks. Tensors on a CUDA device are moved in the caller's current
-    stream, after what is queued there and before what will be, and the call does not wait. Between tensors on one
-    device, this process launches the move itself, whichever client is called: that takes no longer than any kernel,
-    and CUDA graphs can capture it. direct=False leaves it to the service, and so does cast="exact".
+    Arrays are NumPy's, objects with `__dlpack__` or `__cuda_array_interface__` (PyTorch, CuPy, JAX), or buffers;
+    results are of the same kind as `src`, or are `out`. Arrays made by `empty` and `zeros`, or registered, are moved
+    where they are; others are staged in chunks. Tensors on a CUDA device are moved in the caller's current stream,
+    after the work that is queued there and before later work, and the call does not wait. Moves between tensors on one
+    device are launched by this process itself, whichever client is called: that takes no longer than any kernel
+    launch, and CUDA graphs can capture it. direct=False leaves these moves to the service, and so does cast="exact".
 
     out, where a call takes it, is an array to write into: of the result's shape and type, writable, with any
     strides along which no two elements share bytes (OverlapError). Extents, widths and indexes count elements.
@@ -44,23 +44,27 @@ class Client(Runner):
     cast(permute(src) * scale + bias), padded after that; all types but the complex ones become each other.
 
         dtype             type of the result: a name, or a type of NumPy's or torch's; None: src's, or with cast out's
-        cast              "saturate", to the nearest finite value; "exact": OutOfRangeError, which says of how many
-                          elements, if the value of any is not one of the type's; or "ieee", as astype has it:
-                          infinities stay, and integers keep their low bits. Given dtype, it is "saturate"
-        scale, bias       numbers, or arrays of float32 or float64 that broadcast against the permuted src; lists of
-                          numbers, too. The calculation is in float32, or in float64 if either type is that, or an
-                          integer of 32 or 64 bits
-        amax              an Amax, instead of scale and bias: scales are computed on the way, for blocks of the result,
-                          and written into arrays. Not for gather, scatter and gather_scatter. quantize makes all of it
-        wait, signal      points of timelines: start when the one is reached, reach the other at the end
+        cast              "saturate": the nearest finite value; "exact": OutOfRangeError, which says of how many
+                          elements, if the type does not have the value of any; "ieee": as astype does, so that
+                          infinities stay, and integers keep their low bits. With dtype, the default is "saturate"
+        scale, bias       numbers, lists of numbers, or arrays of float32 or float64 that broadcast against the permuted
+                          src. The calculation is in float32, or in float64 if either type is float64 or an integer
+                          type of 32 or 64 bits
+        amax              an Amax, instead of scale and bias: scales are computed for blocks of the result during the
+                          move, and written into arrays. Not for gather, scatter and gather_scatter. quantize makes an
+                          Amax from its arguments
+        wait, signal      points of timelines: the move starts when the first is reached, and reaches the second at
+                          its end
         wait_timeout      seconds that the wait may take (WaitTimeoutError)
         priority          "normal", "background" or "urgent", among the user's connections
-        multiprocessors   of the device, that the move occupies at most
-        host_threads      of the service, that move bytes at once at most
-        deadline          seconds within which the move has to begin: otherwise nothing is moved (WaitTimeoutError). Not
-                          for what goes into a CUDA stream, or takes several requests, as ordinary arrays do
-        progress          show a progress bar (needs tqdm), or one with update(bytes) and close(); staged arrays only
-        synchronous       wait for the end also on a CUDA device
+        multiprocessors   limit of the device's multiprocessors that the move occupies; 0: as many as the service allows
+        host_threads      limit of the service's threads that move bytes at once; 0: as many as the service allows
+        deadline          seconds within which the move has to begin; otherwise nothing is moved (WaitTimeoutError). Not
+                          for moves in a CUDA stream, nor for those that take several requests, as moves of ordinary
+                          arrays do
+        progress          True shows a progress bar (needs tqdm); or an object with update(bytes) and close(). Only
+                          staged arrays have progress
+        synchronous       True: the call waits for the end also on a CUDA device
     """
 
     def __init__(
@@ -87,7 +91,7 @@ class Client(Runner):
         return local()
 
     def close(self) -> None:
-        """Closes the connection, once what is under way has ended. Arrays that it made remain valid; calls raise
+        """Closes the connection when all requests under way have ended. Arrays that it made remain valid; calls raise
         ValueError from now on. Closing again does nothing."""
         self._core.close()
 
@@ -114,16 +118,17 @@ class Client(Runner):
         **casting: Unpack[Keywords],
     ) -> PreparedPlan:
         """Checks a transform once. plan(src, out) then runs it for arrays of the same shape, strides and type as those
-        given here, and raises ValueError for others; without out, the result is in C order. Only the layouts
-        of src and out count here, not what is in them. The plan keeps scale and bias; if they are arrays, a run may
-        have others of the same layout: plan(src, out, scale=other). So it does the arrays of amax, into which every
-        run writes: plan(src, out, amax=other), of which only scale and inverse may differ."""
+        given here, and raises ValueError for others; without out, the result is in C order. Only the layouts of src and
+        out matter here, not their contents. The plan keeps scale and bias; if they are arrays, a run may have others of
+        the same layout: plan(src, out, scale=other). The plan also keeps the arrays of amax, into which every run
+        writes; a run may have others: plan(src, out, amax=other), of which only scale and inverse may differ."""
         return PreparedPlan._make(
             self, self._core, self._plan_move(src, permute, pad, mode, value, out, Casting(**casting))
         )
 
     def batch(self, **options: Unpack[MoveKeywords]) -> Batch:
-        """Collects moves and runs them together when the with block ends: none may read or write what another writes.
+        """Collects moves and runs them together when the with block ends. No move may read or write what another
+        writes.
 
         with c.batch() as b:
             b.copy(x, out=y)
@@ -134,12 +139,13 @@ class Client(Runner):
     # ---- Memory ----------------------------------------------------------------------------------------
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "float32", *, device: int | str | None = None) -> Any:
-        """A NumPy array in memory that the service shares: it is moved without a copy. It is zeroed, in C order, and
-        freed with the last array that uses it. Arrays of less than 1 MiB share regions; a larger one keeps a
-        descriptor. dtype is a name, or a type of NumPy's or torch's. Where NumPy is not
-        installed, or lacks the type, it is a Tensor. device: of a service with several, the one whose moves the array
-        is for, by its UUID or its place in info()["devices"]; others map it when they first need it. QuotaError: a
-        limit on the user's memory; NoMemoryError; NotFoundError: the service has no such device."""
+        """Returns a NumPy array in memory that is shared with the service, so that it is moved without staging. The
+        array is zeroed and in C order, and its memory is freed with the last array that uses it. Arrays of less than 1
+        MiB share regions; a larger one keeps a descriptor open. dtype is a name, or a type of NumPy's or torch's. If
+        NumPy is not installed, or lacks the type, the result is a Tensor. device: if the service has several, the one
+        that will move the array, by its UUID or its position in info()["devices"]; other devices map it when they first
+        need it. QuotaError: a limit of the user's memory is reached; NoMemoryError; NotFoundError: the service has no
+        such device."""
         where = device if device is None or isinstance(device, str) else str(operator.index(device))
         extents = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
         if is_exponents(dtype):
@@ -154,19 +160,19 @@ class Client(Runner):
     zeros = empty
 
     def register(self, array: Any, *, readonly: bool = False) -> _core.Region:
-        """Shares an array's memory where it is, until the returned region is released: device memory; or host memory
-        that is a mapped file in memory, such as that of multiprocessing.shared_memory or a np.memmap in /dev/shm.
-        Other host memory belongs to this process alone (UnsupportedError): make the array with empty() instead. A
-        service with a GPU takes only memfds that it can seal from users that it does not trust (UnsupportedError, too).
-        Keep the region for as long as the array is to be moved without staging. Until its release the memory stays
-        mapped, as far as Python knows whose it is: close() of its mmap, or of its SharedMemory, raises BufferError. If
-        other memory has come to lie there all the same, that is staged. readonly: the service may only read it;
-        PermissionDeniedError for a request that writes."""
+        """Shares an array's memory with the service, without a copy, until the returned region is released. It is
+        device memory, or host memory that maps a file in memory, such as that of multiprocessing.shared_memory or a
+        np.memmap in /dev/shm. Other host memory belongs to this process alone and cannot be shared (UnsupportedError):
+        make the array with empty() instead. From users that it does not trust, a service with a GPU takes only memfds
+        that it can seal (UnsupportedError, too). Keep the region for as long as the array is to be moved without
+        staging. Until its release the memory stays mapped, if Python knows its owner: close() of its mmap, or of its
+        SharedMemory, raises BufferError. If other memory is mapped at the same address nevertheless, that is staged.
+        readonly: the service may only read the memory, and a request that writes it raises PermissionDeniedError."""
         t = adapt(array, "array").tensor
         try:
             return self._core.register(t, readonly or t.readonly, mapping_of(array) if t.is_host else None)
         except (InvalidArgumentError, UnsupportedError) as e:
-            if not t.is_host or str(e).startswith("fd: "):  # the service says what to do about a file
+            if not t.is_host or str(e).startswith("fd: "):  # for a file, the service's error already says what to do
                 raise
             raise type(e)(
                 f"array: the memory at {t.data:#x} cannot be shared as it is; make the array with empty() or zeros(), "
@@ -176,7 +182,8 @@ class Client(Runner):
     # ---- Order -----------------------------------------------------------------------------------------
 
     def timeline(self) -> Timeline:
-        """A number in shared memory that only grows: requests, threads and CUDA streams wait for it and signal it."""
+        """Returns a new timeline: a number in shared memory that only grows, which requests, threads and CUDA streams
+        wait for and signal."""
         return Timeline(self._core)
 
     # ---- What the service says -------------------------------------------------------------------------
@@ -193,39 +200,41 @@ class Client(Runner):
         engine: str | None = None,
         **casting: Unpack[Keywords],
     ) -> Plan:
-        """How the service would move a transform, without moving it. engine: "cpu" or "cuda", whether or not the
-        service uses it; None: its own. Bytes, nanoseconds and strides in bytes, as tmactl explain has them."""
+        """Returns how the service would move a transform, without moving it. engine: "cpu" or "cuda", whether or not
+        the service uses it; None: the one that it uses. Sizes and strides are in bytes, and times in nanoseconds, as in
+        the output of tmactl explain."""
         return Plan(self._core, self._plan_move(src, permute, pad, mode, value, out, Casting(**casting)), engine)
 
     def ping(self) -> None:
-        """Returns if the service answers; DisconnectedError or NoReplyError if not."""
+        """Waits for an answer of the service. DisconnectedError or NoReplyError: it does not answer."""
         self._core.ping()
 
     def info(self) -> dict[str, Any]:
-        """Engine, devices, limits, methods and element types of the service."""
+        """Returns the engine, devices, limits, methods and element types of the service."""
         return self._core.info()
 
     def stats(self) -> dict[str, Any]:
-        """Counters of the whole service."""
+        """Returns the counters of the whole service."""
         return self._core.stats()
 
     def regions(self) -> list[dict[str, Any]]:
-        """The regions of this connection."""
+        """Returns the regions of this connection."""
         return self._core.regions()
 
     def last_result(self) -> dict[str, Any]:
-        """What the last request did: kernel family ("path"), bytes and nanoseconds, and of a gather or scatter the
-        entries that were moved. Of what this process has launched into a stream, path and bytes are known."""
+        """Returns what the last request did: kernel family ("path"), bytes and nanoseconds, and for a gather or a
+        scatter the number of entries that were moved. For a move that this process has launched into a stream, only
+        path and bytes are known."""
         return self._last_core.last_result()
 
     @property
     def path(self) -> str:
-        """Path of the service's socket."""
+        """The path of the service's socket."""
         return self._core.path
 
     @property
     def closed(self) -> bool:
-        """Whether the client is closed."""
+        """True if the client is closed."""
         return self._core.closed
 
 
@@ -246,24 +255,25 @@ def connect(
     If neither path nor $TMAD_SOCKET names a service, and none is found, the client is one of "local:", as its repr
     says. local=False raises DisconnectedError instead.
 
-    timeout limits each call, in seconds (NoReplyError); None: no limit. reconnect is for how long a call tries to
-    reach a service that went away; negative: not at all. server_uid is one more user, besides root and this
-    process's, that the service may run as. staging is how much memory the arrays of a call that are not shared
-    pass through, in bytes. With direct=False, the service moves what lies on one CUDA device, too (see Client).
+    timeout limits each call, in seconds (NoReplyError); None: there is no limit. reconnect is the number of seconds
+    for which a call tries to reach a service that went away; negative: not at all. server_uid is one more user, besides
+    root and this process's, that the service may run as. staging is the number of bytes of staging memory through which
+    a call moves arrays that are not shared. With direct=False, the service also moves tensors that are on one CUDA
+    device (see Client).
     """
     return Client(
         path, timeout=timeout, reconnect=reconnect, server_uid=server_uid, staging=staging, local=local, direct=direct
     )
 
 
-_own = threading.local()
+_own = threading.local()  # client: this thread's client of "local:"; pid: the process that made it
 
 
 def local() -> Client:
     """Returns this thread's client of "local:". The first call makes it, and so does the first one after it was closed
     or the process forked. It moves arrays of the host where they are, on the CPU and without a service, and tensors
-    on a CUDA device in the caller's current stream. What only a
-    service does, such as timelines and memory of other processes, raises UnsupportedError."""
+    on a CUDA device in the caller's current stream. Operations that need a service, such as timelines and memory of
+    other processes, raise UnsupportedError."""
     client: Client | None = getattr(_own, "client", None)
     if client is None or client.closed or _own.pid != os.getpid():
         _own.pid = os.getpid()
@@ -274,7 +284,7 @@ def local() -> Client:
 def make_core(
     path: str | os.PathLike[str] | None, timeout_ms: int, reconnect_ms: int, server_uid: int | None, local: bool
 ) -> _core.Client:
-    """Connects to the service at path, or else to this process, as `connect` says."""
+    """Returns a connection to the service at path, or the "local:" one of this process, by the rules of `connect`."""
     named = os.fspath(path) if path is not None else None
     try:
         core = _core.Client(named, timeout_ms, reconnect_ms, server_uid)
@@ -287,7 +297,7 @@ def make_core(
 
 
 def check_version(core: _core.Client) -> None:
-    """Closes the connection to a service of another major version."""
+    """Closes the connection and raises VersionError if the service is of another major version."""
     version = str(core.info().get("version", "?"))
     if version.partition(".")[0] != str(_core.VERSION_MAJOR):
         path = core.path

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversions: what becomes of elements on their way into an array of another type.
+"""Conversions of elements during a move:
 
     dst = cast(permute(src) * scale + bias)
 
-scale and bias are numbers, or tensors of the rank of the permuted source, of which an extent of 1 repeats. Instead of
-them, scales may be computed on the way, for blocks of dst (Amax).
+scale and bias are the operands: numbers, or tensors of the rank of the permuted source, which are broadcast along
+dimensions where their extent is 1. Instead of them, the service may compute scales for blocks of dst (Amax).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ._scales import Amax, is_exponents, parse_amax
 
 Cast = Literal["saturate", "exact", "ieee"]
 CASTS: tuple[Cast, ...] = ("saturate", "exact", "ieee")
-_OPERANDS = ("float32", "float64")
+_OPERANDS = ("float32", "float64")  # types of operands that are arrays
 
 Operand = Any  # a number, a Tensor or None
 
 
 class Keywords(TypedDict, total=False):
-    """Keywords of whatever converts; see Client."""
+    """The keywords of calls that convert; see Client."""
 
     dtype: Any
     cast: Cast | None
@@ -36,7 +36,7 @@ class Keywords(TypedDict, total=False):
 
 
 class Casting(NamedTuple):
-    """The same, as they were given."""
+    """The keywords of Keywords, as the caller gave them; None where there is none."""
 
     dtype: Any = None
     cast: Cast | None = None
@@ -45,11 +45,11 @@ class Casting(NamedTuple):
     amax: Amax | None = None
 
     def result_dtype(self, src: Tensor) -> str:
-        """The type of a result that has to be made."""
+        """Returns the type of a result that is made for the caller."""
         return src.dtype if self.dtype is None else dtype_name(self.dtype)
 
     def out_dtype(self, src: Tensor) -> str | None:
-        """The type that an array for the result has to have; None: any."""
+        """Returns the type that the caller's array for the result must have. None: any type will do."""
         return None if self.dtype is None and self.cast is not None else self.result_dtype(src)
 
 
@@ -57,7 +57,8 @@ NO_CASTING = Casting()
 
 
 def casting_of(casting: Casting, src: Array, *outs: Array) -> Casting:
-    """Returns what is left of it for a move between arrays, of which those of exponents are only moved."""
+    """Returns the casting for a move between arrays: NO_CASTING if one of them is of type EXPONENTS, which is moved but
+    never converted. Raises TypeError if the caller wants such an array converted."""
     if casting is NO_CASTING or not any(array.is_exponents for array in (src, *outs)):
         return casting
     dtype = None if casting.dtype is None or is_exponents(casting.dtype) else casting.dtype
@@ -72,7 +73,7 @@ def casting_of(casting: Casting, src: Array, *outs: Array) -> Casting:
 
 
 class Conversion(NamedTuple):
-    """A cast, its operands, and what it writes beside the result."""
+    """A checked conversion: a cast, its operands, and the scales that are written beside the result."""
 
     cast: Cast
     scale: Operand
@@ -81,12 +82,12 @@ class Conversion(NamedTuple):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """The operands that are tensors."""
+        """The operands that are tensors, scale first."""
         return tuple(o for o in (self.scale, self.bias) if isinstance(o, Tensor))
 
     @property
     def results(self) -> tuple[Tensor, ...]:
-        """The tensors that it writes."""
+        """The tensors of scales that are written."""
         return self.amax.results if self.amax is not None else ()
 
     def __str__(self) -> str:
@@ -100,33 +101,33 @@ class Conversion(NamedTuple):
         return ", ".join(words)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Conversion:
-        """The same with other operands."""
+        """Returns the same with the tensors that change() returns for the operands."""
         scale, bias = (change(o) if isinstance(o, Tensor) else o for o in (self.scale, self.bias))
         return self._replace(scale=scale, bias=bias)
 
     def replaced(self, tensors: Sequence[Tensor]) -> Conversion:
-        """The same by these tensors."""
+        """Returns the same with other operands, in the order of `tensors`."""
         rest = iter(tensors)
         return self.map(lambda _: next(rest))
 
     def writing(self, results: Sequence[Tensor]) -> Conversion:
-        """The same with these tensors to write."""
+        """Returns the same with other tensors of scales to write, in the order of `results`."""
         rest = iter(results)
         return self if self.amax is None else self._replace(amax=self.amax.map(lambda _: next(rest)))
 
     def box(self, starts: Sequence[int], extents: Sequence[int]) -> Conversion:
-        """That of a box of the permuted source, but for what it writes."""
+        """Returns the conversion of a part of the permuted source, with amax unchanged."""
         return self.map(lambda t: box_of(t, starts, extents))
 
     def without(self, axis: int) -> Conversion:
-        """That of what lies at one place of an axis, along which operands do not differ."""
+        """Returns the conversion of one entry along an axis, along which the operands have an extent of 1."""
         return self.map(
             lambda t: t.part(0, t.shape[:axis] + t.shape[axis + 1 :], t.strides[:axis] + t.strides[axis + 1 :])
         )
 
 
 def box_of(t: Tensor, starts: Sequence[int], extents: Sequence[int]) -> Tensor:
-    """What of an operand belongs to a box of the permuted source."""
+    """Returns the part of an operand that belongs to a part of the permuted source."""
     at, shape = 0, []
     for n, stride, start, extent in zip(t.shape, t.strides, starts, extents, strict=True):
         at += 0 if n == 1 else start * stride
@@ -137,8 +138,9 @@ def box_of(t: Tensor, starts: Sequence[int], extents: Sequence[int]) -> Tensor:
 def parse_conversion(
     casting: Casting, dst: Tensor, src: Tensor, shape: Sequence[int], axis: int | None = None
 ) -> tuple[Conversion | None, tuple[Array, ...]]:
-    """A conversion between two tensors, of a source that has this shape as permuted, and the arrays among what it reads
-    and writes. None: elements stay as they are. axis: that of blocks, for which operands are the same."""
+    """Returns a conversion between two tensors, and the arrays that it reads and writes beside them. None: elements are
+    not converted. shape: that of the permuted source. axis: the axis of blocks of a gather or a scatter, along which
+    the operands have an extent of 1; None: a transform."""
     if casting is NO_CASTING:
         return None, ()
     cast = casting.cast
@@ -165,7 +167,8 @@ def parse_conversion(
 
 
 def parse_operand(obj: Any, name: str, shape: Sequence[int], axis: int | None, arrays: list[Array]) -> Operand:
-    """One of scale and bias."""
+    """Returns the argument scale or bias as an operand, a tensor with as many dimensions as shape. Appends its array to
+    arrays."""
     if obj is None or is_number(obj):
         return obj
     array = adapt(array_of(obj, name), name)
@@ -176,7 +179,7 @@ def parse_operand(obj: Any, name: str, shape: Sequence[int], axis: int | None, a
     missing = len(shape) - t.ndim
     if missing < 0 or any(n not in (1, extent) for n, extent in zip(t.shape, shape[missing:], strict=True)):
         raise ValueError(f"{name}: {list(t.shape)} does not broadcast against {list(shape)}, the permuted source")
-    # What repeats has an extent of 1, so that it is staged once.
+    # Dimensions with a stride of 0 get an extent of 1, so that repeated elements are staged only once.
     extents = (1,) * missing + tuple(1 if step == 0 and n else n for n, step in zip(t.shape, t.strides, strict=True))
     t = t.part(0, extents, (0,) * missing + t.strides)
     if axis is not None and extents[axis] != 1:
@@ -186,14 +189,15 @@ def parse_operand(obj: Any, name: str, shape: Sequence[int], axis: int | None, a
 
 
 def is_number(obj: Any) -> bool:
-    """Also an array without dimensions, unless that is on a device, which would have to be waited for."""
+    """Returns whether an operand is a number. An array without dimensions is one, too, unless it is on a device:
+    reading it would have to wait for the device."""
     is_on_device = getattr(getattr(obj, "device", None), "type", "cpu") != "cpu"
     is_number = hasattr(obj, "__float__") or hasattr(obj, "__index__") or hasattr(obj, "__complex__")
     return is_number and not getattr(obj, "ndim", 0) and not is_on_device
 
 
 def array_of(obj: Any, name: str) -> Any:
-    """A list of numbers is an array of float64, as in NumPy."""
+    """Returns a list of numbers as an array of float64, as NumPy does, and any other object as it is."""
     if not isinstance(obj, (list, tuple)):
         return obj
     import array
@@ -205,27 +209,27 @@ def array_of(obj: Any, name: str) -> Any:
 
 
 class Inexact:
-    """How many elements an exact cast has changed, over the requests that a move takes."""
+    """Counts the elements that an exact cast has changed, over all requests of a move."""
 
     def __init__(self, dst: Tensor, src: Tensor) -> None:
         self._dst, self._src, self._count = dst.dtype, src.dtype, 0
 
     def add(self, error: OutOfRangeError) -> None:
-        """Takes the error of a request; raises it if it is another one."""
+        """Adds the elements that an error of a request counts. Raises the error if it is not one of an exact cast."""
         match = re.search(r"the values of (\d+) element", str(error))
         if match is None:
             raise error
         self._count += int(match[1])
 
     def collect(self, run: Callable[[], None]) -> None:
-        """Runs one of them."""
+        """Calls run(), which runs a request, and adds the elements of an OutOfRangeError that it raises."""
         try:
             run()
         except OutOfRangeError as e:
             self.add(e)
 
     def check(self) -> None:
-        """Raises the error of all, in the words of the service."""
+        """Raises one error for all requests, in the service's words, if any element was changed."""
         if self._count:
             raise OutOfRangeError(
                 f"cast: exact, but the values of {self._count} element{'' if self._count == 1 else 's'} of {self._src} "

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extension, libtmaclient for Python: src/*.c. Sizes and strides are in elements, unless a name says bytes.
-What has no docstring here has one in the extension, which says all that there is to say."""
+"""The extension module, libtmaclient for Python (src/*.c). Sizes and strides are in elements, unless a name says bytes.
+Functions and classes without a docstring here have a complete one in the extension."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Self, TypedDict, final
@@ -9,15 +9,15 @@ from typing_extensions import Unpack
 
 _Point = tuple[Region, int, int]  # region, offset in bytes, value
 
-DTYPES: Final[dict[str, int]]  # names of the element types, and their bytes
+DTYPES: Final[dict[str, int]]  # names of the element types, and the size of an element of each in bytes
 STATUSES: Final[dict[str, int]]
 MAX_RANK: Final[int]
 VERSION: Final[str]
 VERSION_MAJOR: Final[int]
-HAS_CUDA: Final[bool]  # whether this process can launch moves into CUDA streams by itself
+HAS_CUDA: Final[bool]  # True if this process can launch moves into CUDA streams by itself
 
 class _Order(TypedDict, total=False):
-    """Keywords of calls that run a request."""
+    """The keyword arguments of calls that run a request."""
 
     wait: _Point | None
     signal: _Point | None
@@ -29,13 +29,14 @@ class _Order(TypedDict, total=False):
 
 @final
 class Tensor:
-    """A view of memory: where it is, its element type, shape and strides. It keeps what it is a view of."""
+    """A view of memory: its address, element type, shape and strides. It keeps the object that owns the memory
+    alive."""
 
     def __new__(cls, object: Any, dtype: str | None = None, stream: int | None = None) -> Self: ...
     @staticmethod
     def exchanged(array: object, /) -> Tensor | None:
-        """A view of an array by DLPack's table of C functions. None: its type has none, or the array is more than its
-        elements, as one that requires grad is."""
+        """Returns a view of an array, by DLPack's table of C functions. None: its type has no such table, or the array
+        is more than its elements, such as one that requires grad."""
     @staticmethod
     def at(
         address: int,
@@ -60,11 +61,12 @@ class Tensor:
     device: Final[tuple[int, int]]
     stream: Final[int | None]
     def part(self, offset: int, shape: Sequence[int], strides: Sequence[int], /) -> Tensor:
-        """A view of a part, which begins at element offset."""
+        """Returns a view of a part, which begins at element offset."""
     def viewed(self, dtype: str, shape: Sequence[int], /) -> Tensor: ...
     def copy_from(self, source: Tensor, /) -> None: ...
     def copy_blocks(self, source: Tensor, axis: int, index: Tensor, start: int, is_scatter: bool, /) -> None:
-        """Copies the blocks that an index selects, from its entry `start` on."""
+        """Copies the blocks that an index selects, from its entry `start` on. is_scatter: the index has numbers of
+        blocks of this tensor, and otherwise of source."""
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __dlpack__(
         self,
@@ -107,9 +109,9 @@ class Request:
         further: tuple[Tensor, ...] | None = None,
         /,
     ) -> Request:
-        """Moves src, permuted, converted if there is a cast, and padded, into dst, and into further destinations.
-        scale and bias are Tensors or numbers. amax: block, where scales and inverses are written, power_of_two and
-        least."""
+        """Returns a request that moves src, permuted, converted if there is a cast, and padded, into dst and into
+        further destinations. scale and bias are Tensors or numbers. amax: block, tensors that the scales and the
+        inverses are written into, power_of_two and least."""
     @staticmethod
     def blocks(
         scatter: bool,
@@ -131,12 +133,14 @@ class Request:
         src_layers: int | tuple[Tensor, ...] | None = None,
         /,
     ) -> Request:
-        """Moves the blocks that an index selects, or, if it has two dimensions and scatter is false, pairs of a block
-        of src and one of dst. Limits are numbers of blocks, steps are in bytes. Layers of a side, 1024 at most, are
-        each by itself, the first of them all_dst or all_src; or, of one side, in that tensor, so many bytes apart."""
+        """Returns a request that moves the blocks that an index selects. An index of two dimensions, with scatter
+        false, has pairs of a block of src and one of dst. Limits are numbers of blocks, steps are in bytes. A side has
+        1024 layers at most: a tuple lists them, the first of which is all_dst or all_src; a number, for one of the two
+        sides, is the distance in bytes of layers that all_dst or all_src begins with."""
     def again(self, index: Tensor, bytes: Tensor, layers: tuple[Tensor, ...], /) -> Request:
-        """The same blocks by another list of as many entries, between these layers, as many and laid out as those of
-        the side that the index selects, and contiguous bytes, as the other side lies in memory."""
+        """Returns a request of the same form for another list of as many entries. layers replace those of the side that
+        the index selects, and are as many and laid out in the same way. bytes replaces the other side: contiguous bytes
+        with the layout that the other side has in memory."""
     @staticmethod
     def run_plan(
         plan: Plan,
@@ -148,7 +152,8 @@ class Request:
         amax_inverse: Tensor | None = None,
         /,
     ) -> Request:
-        """Runs a plan; with the tensors that it converts by, and those of scales that it computes, if it does."""
+        """Returns a request that runs a plan, with the tensors for scale and bias, and those that computed scales are
+        written into, if the plan has them."""
     @staticmethod
     def items(requests: Iterable[Request], /) -> Request: ...
     @staticmethod
@@ -181,7 +186,8 @@ class Client:
     closed: Final[bool]
     has_deferred: Final[bool]
     def defer_releases(self) -> None:
-        """From now on destructors do not wait: the wake descriptor says that there is something to release."""
+        """Makes destructors defer releases from now on, so that they do not wait. The wake descriptor becomes readable
+        when there is something to release."""
     def release_deferred(self) -> None: ...
     def close(self) -> None: ...
     def ping(self) -> None: ...
@@ -192,38 +198,42 @@ class Client:
     def set_reconnect(self, ms: int, /) -> None: ...
     def last_result(self) -> dict[str, Any]: ...
     def create(self, size: int, device: str | None = None, is_shared: bool = False, /) -> Region:
-        """A region of zeroed host memory; size in bytes; mapped for that device first. is_shared: a driver may pin it,
-        or other processes write to it, so that it is not sealed."""
+        """Returns a region of zeroed host memory of size bytes, which is mapped for the given device first. is_shared:
+        a driver may pin the memory, or other processes may write to it, so it is not sealed."""
     def allocate(self, size: int, device: str | None = None, zeroed: bool = True, /) -> Region:
-        """The same for an array: small ones share regions. What is not zeroed has any contents."""
+        """Returns a region for an array of size bytes; small arrays share regions. Without zeroed, the contents are
+        undefined."""
     def register(self, tensor: Tensor, readonly: bool, mapping: Any = None, /) -> Region:
-        """A region of a tensor's memory. mapping: the mmap that has it, which the region keeps open."""
+        """Returns a region of a tensor's memory. mapping: the mmap object that the memory belongs to, which the region
+        keeps open."""
     def is_shared(self, tensor: Tensor, /) -> bool: ...
     def run(self, request: Request, stream: int | tuple[int, int] = ..., /, **order: Unpack[_Order]) -> None:
-        """Runs a request and waits for its end; with a stream, without a service, once all that is on the stream has
-        ended, in its context."""
+        """Runs a request and waits for its end. stream is only for a client without a service: the request runs in the
+        context of the stream, when all work that is queued in it has ended."""
     def submit(self, request: Request, token: object, /, **order: Unpack[_Order]) -> Ticket:
-        """Starts a request and returns its ticket; completed() returns its end, or wait() if the token is None."""
+        """Starts a request and returns its ticket. completed() reports its end with the token; if the token is None,
+        wait() does."""
     def wait(self, ticket: Ticket | int, /) -> None: ...
     def settle(self, request: Request, /) -> None:
-        """Waits until a submitted request is not under way, however it ends."""
+        """Waits until a submitted request is not under way any more, and ignores its outcome."""
     def forget(self, ticket: Ticket | int, /) -> None: ...
     def cancel(self, ticket: Ticket | int, /) -> bool: ...
     def completed(self) -> list[tuple[Any, int, str | None]]:
-        """Reads what has arrived: (token, status, message) of each that ended."""
+        """Reads the replies that have arrived, and returns (token, status, message) of each request that has ended.
+        Status 0 is success; then there is no message."""
     def poll_fds(self) -> tuple[int, bool, int]: ...
     def enqueue(
         self, request: Request, stream: int | tuple[int, int], token: object = None, /, **order: Unpack[_Order]
     ) -> None:
-        """Starts a request between what a CUDA stream has and will get: a handle, of the thread's context, or with the
-        ordinal of its device."""
+        """Starts a request in a CUDA stream: after the work that is queued in it, and before later work. stream: a
+        handle, in the thread's current context, or a handle and the ordinal of its device."""
     def permuted(self, src: Any, axes: Sequence[int] | None, out: Any, is_reversed: bool, takes_host: bool, /) -> Any:
-        """Permutes an array into out, or into a new one, and returns the result; on a CUDA device, that is in the
-        caller's current stream. Without axes they are reversed, or stay as they are. None, and nothing has been moved:
-        the arrays' type has not DLPack's table of C functions, or the move is none that a client without a service
-        does, or it is on the host without takes_host."""
+        """Permutes an array into out, or into a new one, and returns the result. On a CUDA device, the move is in the
+        caller's current stream. axes None: the axes are reversed if is_reversed, and otherwise stay as they are.
+        Returns None without moving anything if the arrays' type does not have DLPack's table of C functions, if a
+        client without a service cannot do the move, or if the arrays are on the host and takes_host is false."""
     def synchronize(self, stream: int | tuple[int, int] | None = None, /) -> None:
-        """Waits for all that was enqueued on streams."""
+        """Waits for all requests that were enqueued in the stream. None: in all streams."""
     def stream_point(
         self, region: Region, offset: int, value: int, stream: int | tuple[int, int], is_wait: bool, /
     ) -> None: ...
@@ -233,29 +243,31 @@ class Client:
 def encode_number(dtype: str, value: Any, /) -> bytes: ...
 def parse_dtype(name: str, /) -> str | None: ...
 def check_apart(written: list[tuple[str, Tensor]], read: list[tuple[str, Tensor]], /) -> None:
-    """Refuses what is written where it shares bytes, with itself or with another tensor; each with its name."""
+    """Raises OverlapError if a tensor that is written shares bytes with itself or with another tensor. Each tensor has
+    a name for the error."""
 
 def check_index(index: Tensor, src_limit: int, dst_limit: int, /) -> Tensor:
-    """A checked copy, as int64, of numbers of so many blocks of src or of dst, where the other limit is -1, or of pairs
-    of both; negative ones count from the end. No two may be the same block of dst."""
+    """Returns a checked copy of an index as int64. Limits are the numbers of blocks of each side. If one of them is -1,
+    the index has numbers of the other side; otherwise it has pairs of both. Negative numbers count from the end. No two
+    entries may name the same block of dst."""
 
 def check_pool(pairs: Tensor, /) -> None:
-    """Refuses pairs, such as check_index returns, of which one reads a block that one writes."""
+    """Raises OverlapError if pairs, in the form that check_index returns, read a block that they also write."""
 
 def layout(dtype: str, shape: Sequence[int], strides: Sequence[int], /) -> Tensor: ...
 def signal_point(region: Region, offset: int, value: int, /) -> None: ...
 def device_of(address: int, /) -> int: ...
 def has_exchange(array: Any, /) -> bool:
-    """Whether the array's type itself has DLPack's table of C functions, as torch.Tensor has it."""
+    """Returns whether the array's type itself has DLPack's table of C functions, as torch.Tensor does."""
 
 def exchange_stream(array: Any, device: int, /) -> int | None:
-    """The CUDA stream in which the caller works on a device, by that table: 0 is the default stream. None: the array's
-    type has no table."""
+    """Returns the CUDA stream in which the caller works on a device, by DLPack's table of C functions; 0 is the default
+    stream. None: the array's type has no such table."""
 
 def set_timer_slack(ns: int, /) -> None: ...
 def transposed(array: Any, axes: Sequence[int] | None, /) -> Any:
-    """np.transpose as a new array, moved by this thread in this process. None: the array is no plain one of NumPy's, or
-    the axes are no permutation."""
+    """Returns np.transpose(array, axes) as a new array, which this thread moves in this process. None: the array is not
+    a plain NumPy array, or the axes are not a permutation."""
 
 def wait_point(region: Region, offset: int, value: int, timeout_ms: int, /) -> bool:
-    """Waits for a point; returns whether it was reached. -1: no limit."""
+    """Waits for a point, and returns whether it was reached. timeout_ms -1: there is no limit."""

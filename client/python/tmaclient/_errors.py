@@ -9,7 +9,7 @@ from . import _core
 
 
 class Status(enum.IntEnum):
-    """How a request ended, as libtmaclient has it. See tmaclient(3)."""
+    """The statuses of libtmaclient with which a request can fail; see tmaclient(3)."""
 
     INVALID_ARGUMENT = _core.STATUSES["INVALID_ARGUMENT"]
     OUT_OF_RANGE = _core.STATUSES["OUT_OF_RANGE"]
@@ -35,12 +35,12 @@ _CLASSES: dict[int, type[Error]] = {}
 
 
 class Error(Exception):
-    """What tmad or its library refused, or what failed. `status` says which kind of failure it is."""
+    """A failure of tmad or its library, or an operation that they refused. `status` is the kind of failure."""
 
     status: Status
 
     def __init_subclass__(cls, status: Status | None = None) -> None:
-        """Registers the class of a status."""
+        """Registers the class for its status."""
         if status is not None:
             cls.status = status
             _CLASSES[status] = cls
@@ -72,11 +72,11 @@ class AlreadyExistsError(Error, status=Status.ALREADY_EXISTS):
 
 
 class UnsupportedError(Error, status=Status.UNSUPPORTED):
-    """This service, its engine or this machine's CUDA driver cannot do it."""
+    """The service, its engine or the machine's CUDA driver cannot do this."""
 
 
 class PermissionDeniedError(Error, PermissionError, status=Status.PERMISSION):
-    """The socket's mode, the service's user or a region's flags forbid it."""
+    """The socket's mode, the service's user or a region's flags forbid this."""
 
 
 class QuotaError(Error, status=Status.QUOTA):
@@ -84,7 +84,7 @@ class QuotaError(Error, status=Status.QUOTA):
 
 
 class BusyError(Error, status=Status.BUSY):
-    """In use, full or refused for now: let something finish, then retry."""
+    """The object is in use, a queue is full, or the service refuses for now: retry when other requests have ended."""
 
 
 class WaitTimeoutError(Error, TimeoutError, status=Status.TIMEOUT):
@@ -92,7 +92,7 @@ class WaitTimeoutError(Error, TimeoutError, status=Status.TIMEOUT):
 
 
 class CanceledError(Error, status=Status.CANCELED):
-    """Canceled before it started."""
+    """The request was canceled before it started."""
 
 
 class DeviceLostError(Error, status=Status.DEVICE_LOST):
@@ -116,11 +116,11 @@ class NoMemoryError(Error, MemoryError, status=Status.NO_MEMORY):
 
 
 class InternalError(Error, status=Status.INTERNAL):
-    """A bug in the service, or a system call that failed unexpectedly."""
+    """The service has a bug, or a system call has failed unexpectedly."""
 
 
 class NoReplyError(Error, TimeoutError, status=Status.NO_REPLY):
-    """No reply within the client's timeout: the outcome is unknown."""
+    """There was no reply within the client's timeout; the outcome is unknown."""
 
 
 class VersionError(UnsupportedError):
@@ -128,14 +128,14 @@ class VersionError(UnsupportedError):
 
 
 for _kind in (Error, VersionError, *_CLASSES.values()):
-    _kind.__module__ = "tmaclient"  # where programs find it
+    _kind.__module__ = "tmaclient"  # the module that programs import the class from
 
 
 def class_of(status: int) -> type[Error]:
-    """The exception class of a status."""
+    """Returns the exception class of a status."""
     return _CLASSES.get(status, Error)
 
 
 def make(status: int, message: str) -> Error:
-    """An exception of a status, with the library's message."""
+    """Returns an exception of a status, with the library's message."""
     return class_of(status)(message)

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs: what becomes of the arguments of a call, before anything runs. Makers make them, for clients of either kind."""
+"""Jobs: calls whose arguments were checked and turned into moves, before anything runs. Makers make them, for blocking
+and asyncio clients alike.
+
+A move's order is the keyword arguments of the core's calls that say when and how its requests run: points to wait for
+and to signal, limits of time and of resources, and priority.
+"""
 
 from __future__ import annotations
 
@@ -32,55 +37,67 @@ from ._reshard import Reshard
 from ._scales import Amax, Scaling, block_counts, parse_block, parse_scale, quantized_dtype
 from ._timeline import Point
 
-MOST_MS = 2**31 - 1
+MOST_MS = 2**31 - 1  # the longest time limit of the library
 Priority = Literal["normal", "background", "urgent"]
 PRIORITIES: dict[str, int] = {"normal": 0, "background": 1, "urgent": 2}
 
 
 def milliseconds(seconds: float, name: str) -> int:
-    """A limit, as the library takes it: one that is too long for it is the longest."""
+    """Returns a time limit in milliseconds, at most MOST_MS."""
     if not isinstance(seconds, (int, float)) or not seconds >= 0:
         raise ValueError(f"{name}: {seconds!r}; it is a number of seconds, 0 or more")
     return MOST_MS if seconds >= MOST_MS / 1000 else round(seconds * 1000)
 
 
 class Job:
-    """A call that was checked: what to move, and the array to return."""
+    """A checked call: its move, and what it returns.
+
+    move         what to move; for a multicast, into the first result
+    out          the array for the result, or what else the call returns
+    kind         the kind of out, which finishes it
+    arrays       all arrays that are read or written: results, sources and operands; further results of a multicast are
+                 last
+    order        keyword arguments of the core's calls (see above)
+    progress     the keyword progress
+    synchronous  whether the call waits for the end also on a CUDA device
+    """
 
     __slots__ = ("_streams", "arrays", "further", "kind", "move", "order", "out", "progress", "scales", "synchronous")
 
     def __init__(self, move: Move | Blocks, out: Any, kind: Kind, arrays: tuple[Array, ...], options: Options) -> None:
         self.move, self.out, self.kind, self.arrays = move, out, kind, arrays
         self.order, self.progress, self.synchronous = options.order(), options.progress, options.synchronous
-        self.scales: tuple[tuple[Kind, Any], ...] | None = None  # arrays to return beside out
-        self.further: tuple[Array, ...] | None = None  # A multicast has these results beside the first.
+        self.scales: tuple[tuple[Kind, Any], ...] | None = None  # arrays of scales that are returned beside out
+        self.further: tuple[Array, ...] | None = None  # results of a multicast beside the first; None: not a multicast
         self._streams: dict[tuple[int, int], None] | None = None
 
     @property
     def has_host(self) -> bool:
-        """Whether any of its arrays is in memory of the host."""
+        """True if any of the arrays is in host memory."""
         return any(a.tensor.is_host for a in self.arrays)
 
     def stream(self) -> tuple[int, int]:
-        """The CUDA stream of the first array on a device: its handle and its device, because each device has default
-        streams."""
+        """Returns the CUDA stream of the first array that is on a device: its handle, and the ordinal of its device,
+        because the handles of default streams are the same on every device."""
         return next(iter(self.streams()))
 
     def streams(self) -> dict[tuple[int, int], None]:
-        """Those of all arrays, in their order, as they are the first time that this is asked."""
+        """Returns the CUDA streams of all arrays, in their order. The first call finds them; later calls return the
+        same."""
         if self._streams is None:
             self._streams = streams_of(self.arrays)
         return self._streams
 
     def result(self) -> Any:
-        """What the caller gets."""
+        """Returns the value that the call returns."""
         out = self.kind.finish(self.out)
         return out if self.scales is None else (out, *(kind.finish(obj) for kind, obj in self.scales))
 
 
 def streams_of(arrays: Iterable[Array]) -> dict[tuple[int, int], None]:
-    """The CUDA streams in which a caller works on arrays, in their order: the handle, and its device's ordinal."""
-    ones: dict[Any, Array] = {}  # of each that may be another
+    """Returns the CUDA streams in which a caller works on arrays, in the order of the arrays, each by its handle and
+    the ordinal of its device. The values of the dict are None."""
+    ones: dict[Any, Array] = {}  # one array for each combination of kind, device and stream
     for array in arrays:
         t = array.tensor
         if not t.is_host:
@@ -89,7 +106,7 @@ def streams_of(arrays: Iterable[Array]) -> dict[tuple[int, int], None]:
 
 
 class MoveKeywords(Keywords, total=False):
-    """Keywords that every call takes; see Client."""
+    """The keywords that every call takes; see Client."""
 
     wait: Point | None
     signal: Point | None
@@ -103,7 +120,7 @@ class MoveKeywords(Keywords, total=False):
 
 
 class Options:
-    """The same, checked."""
+    """The keywords of MoveKeywords, checked."""
 
     def __init__(
         self,
@@ -148,15 +165,15 @@ class Options:
 
     @staticmethod
     def of(given: MoveKeywords) -> Options:
-        """Checks keywords. Most calls have none."""
+        """Returns the options that keywords give; without keywords, as in most calls, the shared NO_OPTIONS."""
         return Options(**given) if given else NO_OPTIONS
 
     def order(self) -> dict[str, Any]:
-        """The keywords of the core's calls, which are the caller's."""
+        """Returns a new dict of the keyword arguments of the core's calls, which the caller may change."""
         return self._order.copy()
 
     def converting(self, **casting: Unpack[Keywords]) -> Options:
-        """The same, of a move that converts."""
+        """Returns the options with other keywords of the conversion, or these options if there are none."""
         if not casting:
             return self
         options = copy.copy(self)
@@ -164,14 +181,15 @@ class Options:
         return options
 
     def check_no_casting(self, of: str) -> Self:
-        """Refuses what moves have by themselves."""
+        """Raises TypeError, which gives `of` as the reason, if there are keywords of a conversion. Returns self."""
         for name, given in self.casting._asdict().items():
             if given is not None:
                 raise TypeError(f"{name}: {of}")
         return self
 
     def check_reshard(self) -> Self:
-        """The same of a reshard, which is not staged in chunks either."""
+        """Raises TypeError for keywords that a reshard does not take: those of a conversion, and progress, because it
+        is not staged in chunks. Returns self."""
         if self.progress:
             raise TypeError("progress: a reshard is one request")
         return self.check_no_casting("a reshard moves elements as they are")
@@ -181,16 +199,17 @@ NO_OPTIONS = Options()
 
 
 class Maker:
-    """Makes jobs of arguments. Subclasses differ in what they do with one."""
+    """Makes jobs from the arguments of calls. Subclasses define what is done with a job."""
 
     _core: _core.Client
 
     def _do(self, make: Callable[..., Job], given: MoveKeywords, *args: Any) -> Any:
-        """Makes a job of arguments and of keywords, and runs it or keeps it for later."""
+        """Calls make() with arguments and options, and runs the job that it returns, or keeps it for later."""
         raise NotImplementedError
 
     def _transform(self, given: MoveKeywords, is_transpose: bool, *args: Any) -> Any:
-        """Does a transform, of the arguments of _transform_job. A client may have a shorter way for some."""
+        """Runs a transform. args: the arguments of _transform_job before the options. Subclasses may handle simple
+        cases without a job. is_transpose: axes are reversed if none are given."""
         return self._do(self._transpose_job if is_transpose else self._transform_job, given, *args)
 
     def _reshard(self, options: Options, reshard: Reshard) -> Any:
@@ -198,7 +217,8 @@ class Maker:
         raise NotImplementedError
 
     def _make_array(self, shape: Sequence[int], like: Array, dtype: str) -> Any:
-        """A result of a type, otherwise like an array: in shared memory if that one is."""
+        """Returns a new array for a result, of the kind of `like` and on its device, and in shared memory if `like`
+        is."""
         tensor = like.tensor
         if tensor.is_host and tensor.size and not self._core.is_local and self._core.is_shared(tensor):
             if like.kind is NUMPY:
@@ -208,7 +228,7 @@ class Maker:
         return like.kind.empty(shape, dtype, like.object)
 
     def _result(self, out: Any, shape: Sequence[int], like: Array, casting: Casting) -> tuple[Any, Array]:
-        """The array for a result, which is made if there is no out."""
+        """Returns the array for a result, out or a new one if out is None, and its Array."""
         if out is not None:
             is_casting = casting is not NO_CASTING
             result = parse_out(out, shape, casting.out_dtype(like.tensor) if is_casting else like.tensor.dtype)
@@ -217,7 +237,7 @@ class Maker:
         return self._make_result(shape, like, casting.result_dtype(like.tensor))
 
     def _make_result(self, shape: Sequence[int], like: Array, dtype: str) -> tuple[Any, Array]:
-        """Makes an array for a result like another array."""
+        """Returns a new array for a result, of the kind of `like`, and its Array."""
         made = self._make_array(shape, like, dtype)
         tensor = tensor_of(made, like.kind, dtype)
         if like.is_exponents and dtype == like.tensor.dtype:
@@ -253,7 +273,7 @@ class Maker:
     def _multicast_job(
         self, src: Any, outs: Any, permute: Any, pad: Any, mode: str, value: Any, options: Options
     ) -> Job:
-        """Makes the job of the first result. The others are among its arrays, too."""
+        """Returns the job of a multicast, whose move makes the first result. The others are its `further`."""
         if options.casting.amax is not None:
             raise TypeError("amax: it makes the scales of one result; multicast has several")
         each = sequence(outs, "outs")
@@ -267,7 +287,8 @@ class Maker:
         return job
 
     def _is_one_request(self, job: Job) -> bool:
-        """Whether the service reaches all results and what they are made of, which then is the job's move."""
+        """Returns whether one request can make all results of a multicast: there is a service, and it reaches all
+        memory. If so, adds the further destinations to the job's move."""
         assert isinstance(job.move, Move) and job.further is not None
         further = tuple(array.tensor for array in job.further)
         if self._core.is_local or not (self._are_reached(job.move) and all(map(self._is_reached, further))):
@@ -297,7 +318,8 @@ class Maker:
     def _scale(
         self, given: Any, name: str, shape: Sequence[int], dtype: str, like: Array, scaling: Scaling
     ) -> tuple[Kind, Any, Tensor]:
-        """An array for scales, which is made if none is given; and as it is written."""
+        """Returns the kind of an array for scales, the array, and the tensor that is written. given None: the array is
+        made."""
         if given is not None:
             return Kind(), given, parse_scale(given, name, shape, scaling.power_of_two).tensor
         written = "uint8" if dtype == EXPONENTS else dtype
@@ -306,13 +328,13 @@ class Maker:
         return like.kind, like.kind.exponents(made) if dtype == EXPONENTS else made, tensor
 
     def _transpose_job(self, src: Any, axes: Any, pad: Any, mode: str, value: Any, out: Any, options: Options) -> Job:
-        """Makes the job of a transform, whose axes are reversed if none are given."""
+        """Returns the job of a transform whose axes are reversed if none are given."""
         if axes is None:
             axes = range(_rank(src) - 1, -1, -1)
         return self._transform_job(src, axes, pad, mode, value, out, options, "axes")
 
     def _plan_move(self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any, casting: Casting) -> Move:
-        """A move of which only the layouts of dst and src count."""
+        """Returns a move for a plan: its dst and src are layouts without memory."""
         array = adapt(src, "src")
         axes = parse_axes(permute, array.tensor.ndim, "permute")
         pads = parse_pad(pad, array.tensor.ndim)
@@ -359,7 +381,8 @@ class Maker:
     def _results(
         self, out: Any, layers: int, shape: Sequence[int], like: Array, casting: Casting
     ) -> tuple[Any, Layers]:
-        """The arrays for the results of layers, or one for all, which is made if there is no out."""
+        """Returns what a gather of layers returns, and the layers of its results. out: one array for all, or a list of
+        arrays; None: one array is made."""
         if out is None:
             out, result = self._result(None, (layers, *shape), like, casting)
             return out, Layers.stacked(result)
@@ -369,7 +392,8 @@ class Maker:
     def _scatter_job(
         self, dst: Any, index: Any, src: Any, axis: int, permute: Any, options: Options, has_pairs: bool = False
     ) -> Job:
-        """The index has numbers of blocks of dst, or pairs of a block of src and one of dst."""
+        """Returns the job of a scatter. has_pairs: the index has pairs of a block of src and one of dst, and otherwise
+        numbers of blocks of dst."""
         both: tuple[Layers, Layers] | None = None
         if is_layered(dst):
             both = _scattered_layers(dst, src)
@@ -397,7 +421,7 @@ class Maker:
                 f"{list(expected)}"
             )
         has_no_step = source.strides[src_axis] == 0 and source.shape[src_axis] > 1
-        if has_no_step and parsed.src is None:  # A request has a step from block to block.
+        if has_no_step and parsed.src is None:  # a request needs a step from block to block that is not 0
             if not source.is_host:
                 raise ValueError("src: its stride along the axis is 0; on a device, its blocks have to lie apart")
             if both is None:
@@ -411,19 +435,20 @@ class Maker:
         move = Blocks(into, source, parsed, axis, src_axis, axes, conversion, both)
         if move.is_one_pool:
             parsed.check_pool()
-            if both is not None:  # The service compares lists of layers.
+            if both is not None:  # the service recognizes one pool of layers only by equal lists of layers
                 move.layers = both[0].listed(), both[1].listed()
         return Job(move, None, Kind(), (*arrays, *on_device, *operands), options)
 
     def _pairs_job(self, dst: Any, pairs: Any, src: Any, axis: int, permute: Any, options: Options) -> Job:
-        """Makes the job of a scatter whose index has pairs."""
+        """Returns the job of a scatter whose index has pairs."""
         return self._scatter_job(dst, pairs, src, axis, permute, options, True)
 
     def _is_reached(self, t: Tensor) -> bool:
         return t.size == 0 or not t.is_host or self._core.is_shared(t)
 
     def _check(self, move: Move | Blocks) -> None:
-        """Refuses, before anything is moved, what the service would refuse if it saw all of the memory."""
+        """Raises, before anything is moved, the errors that the service would raise if it saw all memory of the
+        move."""
         if self._core.is_local or not self._are_reached(move):
             move.check()
 
@@ -434,9 +459,9 @@ class Maker:
 
 
 def multicast_parts(job: Job) -> Iterator[Job]:
-    """Jobs that make several results one after the other: the first, and copies of it. The first waits for the point
-    to wait for, and the last signals. Results that share bytes are refused, which no single request shows to the
-    service."""
+    """Yields jobs that make the results of a multicast one after the other: the first result, and copies of it. The
+    first job waits for the point to wait for, and the last one signals. Results that share bytes are refused here,
+    because the service sees no two of them in one request."""
     further = job.further or ()
     check_multicast(job)
     points, signal = job.order, job.order.get("signal")
@@ -455,7 +480,7 @@ def multicast_parts(job: Job) -> Iterator[Job]:
 
 
 def check_multicast(job: Job) -> None:
-    """Refuses results that share bytes."""
+    """Raises OverlapError if results of a multicast share bytes."""
     job.move.check()
     outs = (job.move.dst, *(array.tensor for array in job.further or ()))
     _core.check_apart([(f"outs[{i}]", t) for i, t in enumerate(outs)], [])
@@ -464,8 +489,9 @@ def check_multicast(job: Job) -> None:
 def without_points(
     order: dict[str, Any], takes_several: bool = True
 ) -> tuple[dict[str, Any], tuple[_core.Region, int, int] | None, tuple[_core.Region, int, int] | None]:
-    """An order without its points, which come after it: that to wait for, and that to signal. What takes several
-    requests has no deadline, as they cannot be given up as one."""
+    """Returns an order without its points, the point to wait for, and the point to signal; None for a point that it
+    does not have. Raises ValueError if the move takes several requests and has a deadline, because some of the requests
+    might run and others not."""
     if takes_several and "deadline_ms" in order:
         raise ValueError("deadline: this move takes several requests, as ordinary arrays do; some might be moved alone")
     plain = {name: value for name, value in order.items() if name not in ("wait", "signal", "wait_ms")}
@@ -473,7 +499,8 @@ def without_points(
 
 
 def orders_of(order: dict[str, Any], n: int) -> Iterator[dict[str, Any]]:
-    """The orders of n requests that follow each other and together have this one: the first waits, the last signals."""
+    """Yields the orders of n consecutive requests of a move with this order: the first one waits, the last one
+    signals."""
     if n == 1:
         yield order
         return
@@ -485,18 +512,19 @@ def orders_of(order: dict[str, Any], n: int) -> Iterator[dict[str, Any]]:
 
 
 def may_meet(move: Move | Blocks) -> bool:
-    """Returns whether a request may be refused for what it both reads and writes. The pairs of one pool are known to
-    have no such block."""
+    """Returns whether dst and src overlap, so that the request may be refused. Pairs within one pool were checked: none
+    of their blocks is both read and written."""
     dst, src = move.sides
     return any(overlapping(src, dst)) and not (isinstance(move, Blocks) and move.is_one_pool)
 
 
 def separate(move: Move | Blocks) -> None:
-    """Replaces what is read by a copy if chunks of the destination could be written into what is still to be read."""
+    """Replaces sources and operands that overlap the destination by copies, so that no chunk is written into memory
+    that a later chunk reads."""
     dst, src = move.sides
     shared = iter(overlapping(src, (*dst, *move.results)))
     if isinstance(move, Blocks) and move.is_one_pool:
-        pass  # No block is both read and written.
+        pass  # no block is both read and written
     elif isinstance(move, Blocks) and move.layers is not None:
         move.place(move.layers[0], move.layers[1].map(lambda t: copied(t) if next(shared) else t))
     elif next(shared):
@@ -506,14 +534,15 @@ def separate(move: Move | Blocks) -> None:
 
 
 def copied(t: Tensor) -> Tensor:
-    """A copy, in memory of this process alone."""
+    """Returns a copy in memory of this process alone."""
     copy = Tensor(bytearray(t.nbytes)).viewed(t.dtype, t.shape)
     copy.copy_from(t)
     return copy
 
 
 def _scattered_layers(dst: Any, src: Any) -> tuple[Layers, Layers]:
-    """Those of dst, a list, and those of src, one or an array with the layers in front."""
+    """Returns the layers of dst, a list, and those of src, a list or an array whose first dimension counts the
+    layers."""
     into = Layers.parse(dst, "dst")
     for i, t in enumerate(into.tensors):
         check_writable(t, f"dst[{i}]")
@@ -538,14 +567,15 @@ def _rank(obj: Any) -> int:
 
 
 def _shape(src: Tensor, axes: Sequence[int] | None, pads: Any, casting: Casting) -> tuple[int, ...]:
-    """The shape of a result, which has to be countable in bytes on either side."""
+    """Returns the shape of a result. Its size in bytes must not exceed 2^63 - 1 in the type of either side."""
     if pads is None:
         return permuted_shape(src, axes)
     return result_shape(src, axes, pads, max(src.itemsize, _core.DTYPES[casting.result_dtype(src)]))
 
 
 def _check_border(src: Array, pads: Any, mode: str) -> None:
-    """Refuses to pad exponents by a number: which byte that is would be a conversion."""
+    """Raises TypeError if an array of exponents is padded with a number: that would have to be converted to an
+    exponent."""
     if src.is_exponents and mode == "constant" and pads is not None and any(n > 0 for widths in pads for n in widths):
         raise TypeError(f"mode: {EXPONENTS} has no 0 to pad with; pad array.view('uint8') by an exponent")
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves in this process, without a service: the clients behind the functions of the module."""
+"""The functions of the package, which move arrays in this process, without a service, by each thread's client of
+"local:"."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _Result = TypeVar("_Result")
 
 
 def _function(method: Callable[Concatenate[Client, _Arguments], _Result]) -> Callable[_Arguments, _Result]:
-    """A method of clients as a function of the module, which calls it with this thread's client."""
+    """Returns a function that calls a method of Client on this thread's client of "local:"."""
 
     @functools.wraps(method)
     def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
@@ -37,7 +38,7 @@ explain = _function(Client.explain)
 
 
 if TYPE_CHECKING:
-    transpose = _function(Client.transpose)  # Type checkers see the overloads.
+    transpose = _function(Client.transpose)  # this has the overloads for type checkers
 else:
 
     def transpose(src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A connection to tmad on an asyncio loop: requests that are under way, and the thread for calls that wait for a reply,
-during which the loop leaves the connection alone (`_call`)."""
+"""A connection to tmad on an asyncio loop, the requests that it has under way, and a thread.
+
+Calls of the core that wait for a reply would hold up the loop, so they run in the thread (`_call`). The core is then
+busy: it belongs to the thread, and the loop does not touch it before the call has ended. At all other times it belongs
+to the loop. Methods run on the loop unless they say otherwise.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +27,16 @@ from ._jobs import Maker
 
 _T = TypeVar("_T")
 
-RETRY_S = 0.02
-_SILENT_S = 2.0  # for so long a task that is canceled waits for any word of the service
-_REJOIN_MS = 5000  # while a service still releases what was shared with it, it may refuse to share it again
+RETRY_S = 0.02  # delay between two attempts to connect again
+_SILENT_S = 2.0  # how long a canceled task waits for a service that does not answer
+# How long a new connection tries to share memory again: the service may refuse that while it still releases the same
+# memory of the old connection.
+_REJOIN_MS = 5000
 
 
 class Thread:
-    """A thread that calls functions in turn. The process's end does not wait for it: the service may be silent."""
+    """A thread that calls functions one after the other. It is a daemon thread, so that the end of the process does not
+    wait for a service that does not answer."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[tuple[concurrent.futures.Future[Any], Callable[[], Any]] | None]
@@ -45,31 +52,38 @@ class Thread:
                     future.set_result(function())
                 except BaseException as e:
                     future.set_exception(e)
-            del entry, future, function  # with what they keep, before the next one comes
+            del entry, future, function  # frees what they refer to, before get() waits for the next entry
 
     def submit(self, function: Callable[[], _T]) -> concurrent.futures.Future[_T]:
-        """Calls a function after the earlier ones."""
+        """Has the thread call a function after those submitted earlier. Returns the future of its result. Any thread
+        may call this."""
         future: concurrent.futures.Future[_T] = concurrent.futures.Future()
         self._queue.put((future, function))
         return future
 
     def stop(self) -> None:
-        """Ends after what was submitted."""
+        """Ends the thread after the functions that were submitted."""
         self._queue.put(None)
 
 
 class Flight:
-    """A request under way: who waits for it, what is free again when it ends, and whether its task was canceled."""
+    """A request under way.
+
+    future    what the caller's task waits for
+    ended     called when the request ends, even if the task was canceled; frees what the request uses
+    is_over   whether the request has ended
+    canceled  future that a canceled task waits for; None: the task was not canceled
+    """
 
     __slots__ = ("canceled", "ended", "future", "is_over")
 
     def __init__(self, future: asyncio.Future[None], ended: Callable[[], None]) -> None:
         self.future, self.ended, self.is_over = future, ended, False
-        self.canceled: asyncio.Future[None] | None = None  # a canceled task waits for it
+        self.canceled: asyncio.Future[None] | None = None
 
 
 class Patience:
-    """For how long a call tries to reach a service that went away, from when it finds that out."""
+    """The time for which a call tries to reach a service that went away. It begins with the first call of is_over()."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
         self._loop, self._seconds = loop, seconds
@@ -82,25 +96,25 @@ class Patience:
 
 
 class Connection(Maker):
-    """A core on a loop, and the requests that it has under way."""
+    """A core, which is a connection of the extension, on a loop, and the requests that it has under way."""
 
     def __init__(self, core: _core.Client, thread: Thread, reconnect: float, in_flight: int) -> None:
         self._core, self._thread, self._path = core, thread, core.path
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         self._reconnect = reconnect
-        self._turns = asyncio.Semaphore(in_flight)
-        self._tasks: set[asyncio.Task[None]] = set()  # which the loop itself would forget
+        self._turns = asyncio.Semaphore(in_flight)  # limits the requests under way
+        self._tasks: set[asyncio.Task[None]] = set()  # keeps tasks alive: the loop has only weak references
 
-        self._is_busy = False  # the core is in the thread
-        self._waiting: deque[asyncio.Future[None]] = deque()  # for the core, in turn
-        self._is_releasing = False
+        self._is_busy = False  # the core belongs to the thread
+        self._waiting: deque[asyncio.Future[None]] = deque()  # those who wait for the core, in order
+        self._is_releasing = False  # _release() is under way
 
-        self._connecting = asyncio.Lock()
-        self._socket = -1  # a duplicate: the library closes its own when it likes
-        self._connection: tuple[int, int] = (-1, 0)
-        self._is_writing = False  # the socket is full
-        self._room = asyncio.Event()
+        self._connecting = asyncio.Lock()  # held by the task that connects again
+        self._socket = -1  # duplicate of the library's descriptor, which the library may close at any time; -1: none
+        self._connection: tuple[int, int] = (-1, 0)  # the library's descriptor, and the number of its reconnects
+        self._is_writing = False  # requests wait in the library because the socket is full
+        self._room = asyncio.Event()  # set while the socket is not full
         self._room.set()
         _, _, self._wake = core.poll_fds()
         self._resume()
@@ -108,8 +122,9 @@ class Connection(Maker):
     # ---- The thread ------------------------------------------------------------------------------------
 
     async def _call(self, function: Callable[[], _T]) -> _T:
-        """Runs what waits for a reply in the thread. It holds the core's lock, so that the loop keeps off meanwhile;
-        what others want of the core waits for the same service anyway."""
+        """Calls a function that waits for a reply in the thread, and returns its result. The function holds the core's
+        lock, so the loop does not use the core meanwhile; other calls would have to wait for the same service
+        anyway."""
         await self._until_idle()
         if self._core.closed:
             raise ValueError("the client is closed")
@@ -120,7 +135,7 @@ class Connection(Maker):
         return await asyncio.wrap_future(future)
 
     async def _ask(self, function: Callable[[], _T]) -> _T:
-        """The same for what may be asked again on a new connection, if the service went away."""
+        """Does as _call, for a function that may be called again on a new connection if the service went away."""
         patience = Patience(self._loop, self._reconnect)
         while True:
             try:
@@ -131,7 +146,8 @@ class Connection(Maker):
             await self._connect_again(patience)
 
     async def _until_idle(self) -> None:
-        """Until the core is the loop's. Those who wait are woken one by one, as each may want the thread."""
+        """Waits until the core belongs to the loop. Those who wait are woken one by one, because each may give the core
+        to the thread again."""
         while self._is_busy:
             turn = self._loop.create_future()
             self._waiting.append(turn)
@@ -160,16 +176,16 @@ class Connection(Maker):
             self._resume()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Starts a task of the client's own."""
+        """Starts a task that belongs to the client, and not to a caller."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     async def _release(self) -> None:
-        """Releases what destructors have left: that waits for a reply."""
+        """Releases what destructors have deferred, in the thread, because that waits for a reply."""
         try:
-            with contextlib.suppress(ValueError):  # it was closed meanwhile, which releases everything
+            with contextlib.suppress(ValueError):  # the client was closed meanwhile, which has released everything
                 await self._call(self._core.release_deferred)
         finally:
             self._is_releasing = False
@@ -185,7 +201,7 @@ class Connection(Maker):
         self._on_ready()
 
     def _watch(self) -> None:
-        """Has the loop watch the connection that there is now."""
+        """Has the loop watch the current socket of the library, and whether it can be written if it was full."""
         fd, wants_write, _ = self._core.poll_fds()
         connection = (fd, self._core.reconnects)
         if connection != self._connection:
@@ -224,7 +240,7 @@ class Connection(Maker):
             flight.ended()
             if flight.canceled is not None and not flight.canceled.done():
                 flight.canceled.set_result(None)
-            if flight.future.done():  # canceled
+            if flight.future.done():  # the task was canceled
                 continue
             if status == 0:
                 flight.future.set_result(None)
@@ -234,8 +250,8 @@ class Connection(Maker):
     # ---- Requests --------------------------------------------------------------------------------------
 
     async def _send(self, start: Callable[[Flight], Ticket | None], order: dict[str, Any]) -> None:
-        """Starts a request and waits for its end; again on a new connection, if the service went away. One that signals
-        may have done so."""
+        """Starts a request and waits for its end. If the service went away, starts it again on a new connection, unless
+        the request signals a point, which it may have done already."""
         patience = Patience(self._loop, self._reconnect)
         while True:
             try:
@@ -253,7 +269,7 @@ class Connection(Maker):
             try:
                 ticket = start(flight)
             finally:
-                self._watch()  # there may be no connection any more
+                self._watch()  # start() may have filled the socket, or found the connection closed
         except BaseException:
             self._turns.release()
             raise
@@ -266,7 +282,7 @@ class Connection(Maker):
             raise
 
     async def _until_ready(self, patience: Patience) -> None:
-        """Until the core is the loop's and a request can be written without waiting."""
+        """Waits until the core belongs to the loop and a request can be written without waiting."""
         while not self._core.closed:
             if self._is_busy:
                 await self._until_idle()
@@ -279,7 +295,8 @@ class Connection(Maker):
         raise ValueError("the client is closed")
 
     def _take_back(self, flight: Flight, ticket: Ticket | None) -> None:
-        """Waits for the service's word. What is in a stream cannot be taken back."""
+        """Asks the service to cancel a request, and waits for its reply. A request in a CUDA stream, which has no
+        ticket, cannot be canceled; the service is only asked for an answer. Runs in the thread."""
         if self._core.closed:
             return
         if ticket is None:
@@ -288,8 +305,8 @@ class Connection(Maker):
             self._core.cancel(ticket)
 
     async def _until_over(self, over: asyncio.Future[Any], ask: Callable[[], None]) -> None:
-        """For a task that was canceled: waits for the end, however often it is canceled again, for as long as the
-        service answers what it is asked."""
+        """Waits in a canceled task until `over` is done, or the service has not answered ask() for _SILENT_S. Canceling
+        the task again does not end the wait."""
         waiting = self._start(self._ask_until(over, ask))
         while not waiting.done():
             with contextlib.suppress(asyncio.CancelledError):
@@ -304,13 +321,13 @@ class Connection(Maker):
             await asyncio.wait((over,), timeout=_SILENT_S)
 
     async def _ask_once(self, ask: Callable[[], None]) -> None:
-        with contextlib.suppress(Exception):  # what was asked about ends by itself then
+        with contextlib.suppress(Exception):  # if the connection is gone, the request has ended with it
             await self._call(ask)
 
     async def _connect_again(self, patience: Patience) -> None:
         if self._reconnect < 0:
             raise DisconnectedError(f"tmad at {self._path} went away")
-        patience.is_over()  # begins
+        patience.is_over()  # starts the time
         async with self._connecting:
             while True:
                 await self._until_idle()
@@ -324,7 +341,8 @@ class Connection(Maker):
                     await asyncio.sleep(RETRY_S)
 
     def _reach(self) -> None:
-        """Connects again, if there is somebody. Only here: the library's patience would hold up the loop."""
+        """Connects again if a service listens at the path. Runs in the thread. The library may reconnect only here: at
+        other times its retries would hold up the loop."""
         try:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.connect(self._path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From arguments in NumPy's manner to requests: what is moved, whoever runs it."""
+"""Turns arguments in NumPy's style into moves, and moves into requests. It does not depend on who runs them."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ from ._core import Request, Tensor
 from ._errors import OutOfRangeError, OverlapError
 from ._layers import Layers, is_layered
 
-MOST_LAYERS = 1024  # of a request
-_PLACE_BYTES = 16  # of a layer, in a request that has each by itself
-_LIST_BYTES = 48 << 10  # A list that is sent has at most so many bytes, and its request 64 KiB.
+MOST_LAYERS = 1024  # limit of layers in one request
+_PLACE_BYTES = 16  # bytes that each layer takes in a request that lists its layers
+_LIST_BYTES = 48 << 10  # limit of a block list that is sent within a request, which has 64 KiB
 
 Mode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
 MODES: tuple[Mode, ...] = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
 class _Converting:
-    """What moves have in common: how elements are converted, if they are."""
+    """The common base of moves: the conversion of elements. conversion None: they are not converted."""
 
     __slots__ = ("conversion",)
     conversion: Conversion | None
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
-        """The tensors that it converts by."""
+        """The tensors for scale and bias."""
         return self.conversion.tensors if self.conversion is not None else ()
 
     @property
     def results(self) -> tuple[Tensor, ...]:
-        """The tensors that it writes beside dst."""
+        """The tensors that the move writes beside dst, which are scales."""
         return self.conversion.results if self.conversion is not None else ()
 
 
 class Move(_Converting):
-    """One transform: dst = pad(cast(permute(src) * scale + bias)). What it lacks is None."""
+    """One transform: dst = pad(cast(permute(src) * scale + bias)). permute, before, after and conversion are None if
+    the transform does without. before, after: widths of the border on either side of each dimension, in elements; a
+    negative one crops."""
 
     __slots__ = ("after", "before", "dst", "further", "mode", "permute", "src", "value")
 
@@ -57,11 +59,11 @@ class Move(_Converting):
     ) -> None:
         self.dst, self.src, self.permute, self.conversion = dst, src, permute, conversion
         self.before, self.after, self.mode, self.value = before, after, mode, value
-        self.further: tuple[Tensor, ...] = ()  # destinations that get what dst gets
+        self.further: tuple[Tensor, ...] = ()  # further destinations of a multicast, which get the same result as dst
 
     @property
     def sides(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """dst and src, as Blocks have them."""
+        """dst and src, in the form of Blocks.sides."""
         return (self.dst,), (self.src,)
 
     def __str__(self) -> str:
@@ -74,8 +76,9 @@ class Move(_Converting):
         return ", ".join(parts if self.conversion is None else [*parts, str(self.conversion)])
 
     def check(self) -> None:
-        """Refuses what the service would, of memory that it is not shown: before anything is staged."""
-        written = [("out", self.dst)]  # what is read may lie in it: it is copied first
+        """Raises the errors that the service would raise if it saw all memory of the move. It is called before anything
+        is staged."""
+        written = [("out", self.dst)]  # sources and operands are not checked: those that overlap dst are copied first
         if self.conversion is not None and self.conversion.amax is not None:
             both = ("amax.scale", self.conversion.amax.scale), ("amax.inverse", self.conversion.amax.inverse)
             written += [(name, t) for name, t in both if t is not None]
@@ -84,11 +87,11 @@ class Move(_Converting):
             _core.encode_number(self.dst.dtype, self.value)
 
     def requests(self, core: _core.Client) -> list[Request]:
-        """The requests that it takes: one."""
+        """Returns the requests of the move: a list of one."""
         return [self.request(core)]
 
     def request(self, core: _core.Client | None = None) -> Request:
-        """The request of it."""
+        """Returns the request of the move."""
         if not isinstance(self.mode, str):
             raise TypeError(f"mode: {self.mode!r}; it is one of {', '.join(MODES)}")
         order = (self.dst, self.src, self.permute, self.before, self.after, self.mode, self.value)
@@ -101,11 +104,12 @@ class Move(_Converting):
 
 
 class Blocks(_Converting):
-    """A gather, a scatter or both: blocks of src along src_axis become, permuted, blocks of dst along dst_axis. The
-    index says which; a side that it has no numbers of has as many blocks as the index has entries. The operands of a
-    conversion have an extent of 1 along dst_axis.
+    """A gather, a scatter or both: blocks of src along src_axis are permuted and become blocks of dst along dst_axis.
+    The index selects the blocks. If it has numbers for one side only, the other side has as many blocks as the index
+    has entries, in their order. The operands of a conversion have an extent of 1 along dst_axis.
 
-    With layers, those of dst and those of src, all of that is of each layer, and dst and src are the first."""
+    layers holds the layers of dst and those of src; then the same blocks of each layer are moved, and dst and src are
+    the first layers. None: there are no layers."""
 
     __slots__ = ("dst", "dst_axis", "index", "layers", "permute", "src", "src_axis")
 
@@ -126,17 +130,17 @@ class Blocks(_Converting):
 
     @property
     def sides(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """All that it writes, and all that it reads but for operands."""
+        """The tensors that are written, and those that are read, without scales and operands."""
         if self.layers is None:
             return (self.dst,), (self.src,)
         return self.layers[0].pieces, self.layers[1].pieces
 
     def place(self, dst: Layers, src: Layers) -> None:
-        """Has the layers in other memory."""
+        """Replaces the layers by copies in other memory."""
         self.layers, self.dst, self.src = (dst, src), dst.first, src.first
 
     def each(self) -> Iterator[Blocks]:
-        """The moves of its layers, one by one."""
+        """Yields a move for each layer."""
         if self.layers is None:
             yield self
             return
@@ -145,18 +149,18 @@ class Blocks(_Converting):
 
     @property
     def place_bytes(self) -> int:
-        """What places of layers take of its largest request."""
+        """The number of bytes that the list of layers takes in the largest request."""
         sides = [side for side in self.layers or () if not side.has_step]
         return sum(_PLACE_BYTES * min(len(side), MOST_LAYERS) for side in sides)
 
     @property
     def is_nothing(self) -> bool:
-        """Whether there is no element to move."""
+        """True if there is no element to move."""
         return len(self.index) == 0 or self.dst.size == 0 or self.src.size == 0
 
     @property
     def is_one_pool(self) -> bool:
-        """Returns whether dst and src are the same blocks, so that the pairs move blocks within one pool."""
+        """True if dst and src are the same blocks, so that the pairs move blocks within one pool."""
         if not self.index.has_pairs or self.dst_axis != self.src_axis:
             return False
         sides = ((self.dst,), (self.src,)) if self.layers is None else (side.tensors for side in self.layers)
@@ -166,30 +170,32 @@ class Blocks(_Converting):
         )
 
     def check(self) -> None:
-        """Does as Move.check; the index was checked when it was parsed."""
+        """Raises the errors that Move.check raises. The index was checked when it was parsed."""
         if self.is_nothing:
             return
         _core.check_apart(self._named(0), [])
 
     def _named(self, side: int) -> list[tuple[str, Tensor]]:
-        """The tensors of a side, with their names in errors."""
+        """Returns the tensors of a side, 0 for dst or 1 for src, each with its name in errors."""
         name = "src" if side == 1 else "out" if self.index.dst is None else "dst"
         is_one = self.layers is None or self.layers[side].whole is not None
         return [(name if is_one else f"{name}[{i}]", t) for i, t in enumerate(self.sides[side])]
 
     def block_permute(self) -> tuple[int, ...] | None:
-        """The permutation of a block, which lacks the axis."""
+        """Returns the permutation of the dimensions of a block, which does not have the axis. None: there is none."""
         if self.permute is None:
             return None
         return tuple(d - (d > self.src_axis) for d in self.permute if d != self.src_axis)
 
     def request(self, core: _core.Client) -> Request:
-        """The request of it, of MOST_LAYERS layers at most."""
+        """Returns the request of a move that takes only one: it has at most MOST_LAYERS layers, and is within one pool
+        only if its list is short."""
         (request,) = self.requests(core)
         return request
 
     def requests(self, core: _core.Client) -> list[Request]:
-        """All that it takes, of tensors that the service has. Blocks are numbered in the order of addresses there."""
+        """Returns all requests that the move takes. The service reaches all tensors. In a request, blocks are numbered
+        in the order of addresses."""
         dst, src, index = self.dst, self.src, self.index
         dst_limit, src_limit = dst.shape[self.dst_axis], src.shape[self.src_axis]
         dst_stride, src_stride = dst.strides[self.dst_axis], src.strides[self.src_axis]
@@ -233,51 +239,55 @@ class Blocks(_Converting):
 
 
 def _parts(dst: Layers, src: Layers) -> Iterator[tuple[Layers, Layers]]:
-    """As many of both as a request has. Of one of the two, a request has each layer by itself."""
+    """Yields the layers of dst and of src in parts that each fit into one request."""
     for at in range(0, len(dst), MOST_LAYERS):
         some = slice(at, at + MOST_LAYERS)
         yield (dst, src) if len(dst) <= MOST_LAYERS else (dst[some], src[some])
 
 
 def _step(t: Tensor, axis: int) -> int:
-    """Bytes from block to block, in the direction of addresses. 0 would stand for the size of a block."""
+    """Returns the distance from one block to the next at a higher address, in bytes. It is never 0, which would stand
+    for the size of a block in a request."""
     return (abs(t.strides[axis]) or 1) * t.itemsize
 
 
 def _block(t: Tensor, axis: int) -> Tensor:
-    """The block at the lowest address."""
+    """Returns the block at the lowest address."""
     extent, stride = t.shape[axis], t.strides[axis]
     at = (extent - 1) * stride if stride < 0 and extent > 0 else 0
     return t.part(at, t.shape[:axis] + t.shape[axis + 1 :], t.strides[:axis] + t.strides[axis + 1 :])
 
 
 class Index:
-    """A list of blocks, with an entry for each: its number in src (a gather), in dst (a scatter), or both in a pair. On
-    a side that it has no numbers of, entry i is block i. A list on the host is checked, and of int64; the service
-    checks one in device memory."""
+    """A list of blocks. Each entry is the number of a block in src (a gather) or in dst (a scatter), or a pair of both.
+    If entries have a number for one side only, entry i is block i of the other side. A list on the host was checked,
+    and is of int64; the service checks a list in device memory.
+
+    device   the caller's array if the list is in device memory, or None
+    """
 
     def __init__(self, tensor: Tensor, is_scatter: bool = False, device: Array | None = None) -> None:
         self.tensor, self.device = tensor, device
         self._is_scatter = is_scatter
-        self._shared: Tensor | None = None  # a copy that the service reads, once there is one
-        self.message_bytes = _LIST_BYTES  # A longer list is not sent.
+        self._shared: Tensor | None = None  # a copy in shared memory, made when a request first needs it
+        self.message_bytes = _LIST_BYTES  # limit of a list that is sent within a request
 
     def __len__(self) -> int:
         return self.tensor.shape[0]
 
     @property
     def has_pairs(self) -> bool:
-        """Returns whether it has numbers of both sides."""
+        """True if entries have numbers for both sides."""
         return self.tensor.ndim == 2
 
     @property
     def src(self) -> Tensor | None:
-        """Returns the numbers of blocks of src, if it has them."""
+        """The numbers of blocks of src, or None if entries do not have them."""
         return self._column(0) if self.has_pairs else None if self._is_scatter else self.tensor
 
     @property
     def dst(self) -> Tensor | None:
-        """Returns the numbers of blocks of dst, if it has them."""
+        """The numbers of blocks of dst, or None if entries do not have them."""
         return self._column(1) if self.has_pairs else self.tensor if self._is_scatter else None
 
     def _column(self, i: int) -> Tensor:
@@ -285,9 +295,12 @@ class Index:
 
     @classmethod
     def parse(cls, given: Any, src: int | None = None, dst: int | None = None) -> Index:
-        """Takes an array, a list or a tensor on a device: numbers of so many blocks of src or of dst, or pairs of both.
-        Negative ones count from the end, as in NumPy. No two may name one block of dst; in a list on a device the
-        caller sees to that."""
+        """Returns the index that a caller's array or list gives: numbers of blocks of src or of dst, or pairs of both.
+
+        src, dst   number of blocks of each side; None: entries have no number for that side
+
+        Negative numbers count from the end, as in NumPy. No two entries may name the same block of dst; for a list on a
+        device this is not checked."""
         has_pairs = src is not None and dst is not None
         name, rank = ("pairs", 2) if has_pairs else ("index", 1)
         is_listed = isinstance(given, (list, tuple, range))
@@ -311,7 +324,7 @@ class Index:
         return cls(t, src is None, array_)
 
     def check_pool(self) -> None:
-        """Refuses pairs of one pool of which a block is both read and written."""
+        """Raises OverlapError if pairs within one pool read a block that they also write."""
         if self.device is not None:
             raise OverlapError(
                 "pairs: dst and src are the same blocks, and a list on a device does not prove that none is read and "
@@ -320,7 +333,8 @@ class Index:
         _core.check_pool(self.tensor)
 
     def flipped(self, src: int | None, dst: int | None) -> Index:
-        """Returns the list for sides whose blocks, so many, are numbered backwards. None stands for any other side."""
+        """Returns the list for sides whose blocks are numbered in reverse. src, dst: number of blocks of a reversed
+        side; None: the side is not reversed."""
         self._check_host("array with a negative stride")
         columns = self._columns()
         for numbers, n in zip(columns, (src, dst), strict=True):
@@ -332,7 +346,7 @@ class Index:
         return self._of(*columns)
 
     def from_first(self) -> Index:
-        """Returns the list for blocks of src that are all the first one."""
+        """Returns the list with all numbers of src replaced by 0."""
         if self.has_pairs:
             self._check_host("src with a stride of 0")
         return self._of([0] * len(self), None if self.dst is None else self._columns()[1])
@@ -343,7 +357,7 @@ class Index:
             raise ValueError(f"{name}: a list on a device takes no {what} along the axis")
 
     def _columns(self) -> list[list[int] | None]:
-        """Returns the numbers of either side, or None for one that it has none of."""
+        """Returns the numbers of src and those of dst; None for a side that entries have no numbers for."""
         return [None if column is None else memoryview(column).tolist() for column in (self.src, self.dst)]
 
     def _of(self, src: list[int] | None, dst: list[int] | None) -> Index:
@@ -352,16 +366,16 @@ class Index:
         return Index(_paired(Tensor(_int64([n for pair in zip(src, dst, strict=True) for n in pair]))))
 
     def is_sent(self, beside: int) -> bool:
-        """Whether it goes with a request that has so many bytes beside it."""
+        """Returns whether the list is sent within a request, in which other lists take `beside` bytes."""
         return self.device is None and self.tensor.nbytes <= self.message_bytes - beside
 
     @property
     def is_near(self) -> bool:
-        """Whether a device needs no shared memory to read it: it is on one, or goes with the request."""
+        """True if a device needs no shared memory to read the list: it is in device memory, or sent in the request."""
         return self.device is not None or self.is_sent(0)
 
     def parts(self, beside: int) -> Iterator[Index]:
-        """Yields the list, which is on the host, in parts that are each sent with a request."""
+        """Yields the list, which is on the host, in parts that each fit into a request with `beside` other bytes."""
         row = dense(self.tensor.shape)[0]
         most = max(1, (_LIST_BYTES - beside) // (row * self.tensor.itemsize))
         for at in range(0, len(self), most):
@@ -369,7 +383,8 @@ class Index:
             yield Index(self.tensor.part(at * row, shape, dense(shape)), self._is_scatter)
 
     def placed(self, core: _core.Client, beside: int = 0) -> tuple[Tensor, bool]:
-        """Its tensor, and whether it is read where it is, by the service or by this process without one."""
+        """Returns the tensor of the list for a request, and whether it is read where it is, by the service or by this
+        process if it moves without one; otherwise the list is sent in the request."""
         if self.device is not None or (core.is_local and not self.is_sent(beside)):
             return self.tensor, True
         if self.is_sent(beside):
@@ -388,7 +403,7 @@ def _int64(values: Sequence[int]) -> Any:
 
 
 def _paired(flat: Tensor) -> Tensor:
-    """Returns a flat list of numbers as pairs, [n, 2]."""
+    """Returns a flat list of numbers as a tensor of pairs, of shape [n, 2]."""
     return flat.part(0, (flat.size // 2, 2), (2, 1))
 
 
@@ -404,21 +419,22 @@ def _flat_pairs(given: Any) -> list[Any]:
 
 
 def _listed(given: Any, name: str, most: int) -> Any:
-    """Returns an array of numbers, of which none is valid from most on."""
+    """Returns a list of numbers as an array of int64. most: number of blocks, for the error of a number that does not
+    fit into int64."""
     try:
         return _int64(given)
     except OverflowError:
         far = max((integer(i, name) for i in given), key=abs)
         raise OutOfRangeError(f"{name}: {far} is beyond any of {most} blocks") from None
     except TypeError:
-        return _int64([integer(i, name) for i in given])  # This says what is no integer.
+        return _int64([integer(i, name) for i in given])  # integer() names the entry that is not one
 
 
 # ---- Arguments -----------------------------------------------------------------------------------------
 
 
 def integer(x: Any, name: str) -> int:
-    """A number that an argument is."""
+    """Returns an argument as an int. TypeError: it is not an integer."""
     try:
         return operator.index(x)
     except TypeError:
@@ -426,7 +442,7 @@ def integer(x: Any, name: str) -> int:
 
 
 def sequence(x: Any, name: str) -> list[Any]:
-    """What an argument lists."""
+    """Returns an argument as a list. TypeError: it is not a sequence."""
     try:
         return list(x)
     except TypeError:
@@ -434,7 +450,8 @@ def sequence(x: Any, name: str) -> list[Any]:
 
 
 def parse_axes(axes: Any, rank: int, name: str) -> tuple[int, ...] | None:
-    """A permutation, each axis once; negative axes count from the end. None stands for none."""
+    """Returns a permutation of `rank` axes, numbered from 0, or None if there is none. Negative axes of the argument
+    count from the end."""
     if axes is None:
         return None
     axes = tuple(integer(a, name) for a in sequence(axes, name))
@@ -448,7 +465,7 @@ def parse_axes(axes: Any, rank: int, name: str) -> tuple[int, ...] | None:
 
 
 def parse_axis(axis: Any, rank: int, name: str = "axis") -> int:
-    """An axis; a negative one counts from the end."""
+    """Returns an axis, numbered from 0. A negative argument counts from the end."""
     n = integer(axis, name)
     if not -rank <= n < rank:
         raise IndexError(f"{name}: {n} is no axis of an array of {rank} dimensions")
@@ -456,7 +473,8 @@ def parse_axis(axis: Any, rank: int, name: str = "axis") -> int:
 
 
 def parse_pad(pad: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """np.pad's pad_width: a number, a pair for every axis, a pair for each axis, or a dict of axes. None: none."""
+    """Returns the widths before and after each axis, from np.pad's pad_width: a number, a pair for every axis, a pair
+    for each axis, or a dict of axes. None: there is no border."""
     if pad is None:
         return None
     if isinstance(pad, dict):
@@ -495,7 +513,7 @@ def _pair(width: Any) -> tuple[int, int]:
 
 
 def parse_constant(values: Any) -> Any:
-    """np.pad's constant_values, which must be one value: pads of several constants are several requests."""
+    """Returns the value of np.pad's constant_values. They must all be equal, because a request pads with one value."""
     if isinstance(values, str):
         raise TypeError(f"constant_values: {values!r} is no value")
     if getattr(values, "ndim", None) == 0:
@@ -509,12 +527,13 @@ def parse_constant(values: Any) -> Any:
 
 
 def permuted_shape(src: Tensor, permute: Sequence[int] | None) -> tuple[int, ...]:
-    """The shape of permute(src)."""
+    """Returns the shape of permute(src)."""
     return src.shape if permute is None else tuple(src.shape[d] for d in permute)
 
 
 def result_shape(src: Tensor, permute: Sequence[int] | None, pads: Any, itemsize: int) -> tuple[int, ...]:
-    """The same, padded, with elements of a size that it has to be countable with."""
+    """Returns the shape of permute(src) with borders of these widths. ValueError: an axis is cropped completely, or the
+    size of the result in bytes, with elements of itemsize, exceeds 2^63 - 1."""
     shape = permuted_shape(src, permute)
     padded = tuple(n + b + a for n, b, a in zip(shape, *pads, strict=True))
     for d, (n, b, a) in enumerate(zip(shape, *pads, strict=True)):
@@ -526,14 +545,16 @@ def result_shape(src: Tensor, permute: Sequence[int] | None, pads: Any, itemsize
 
 
 def parse_out(out: Any, shape: Sequence[int], dtype: str | None, name: str = "out") -> Array:
-    """An array for the result, of the result's shape and type. dtype None: of any type."""
+    """Returns the caller's array for the result, which must be writable and have this shape and type. dtype None: any
+    type."""
     array = adapt(out, name)
     check_out(array.tensor, shape, dtype, name)
     return array
 
 
 def parse_outs(outs: Any, layers: int, shape: Sequence[int], dtype: str | None, name: str = "out") -> Layers:
-    """The same of so many results: one array with all of them in front, or a list of arrays."""
+    """Returns the caller's arrays for the results of layers, each of this shape and type. outs is one array whose first
+    dimension counts the layers, or a list of arrays."""
     if not is_layered(outs):
         return Layers.stacked(parse_out(outs, (layers, *shape), dtype, name))
     each = Layers.parse(outs, name)
@@ -545,7 +566,7 @@ def parse_outs(outs: Any, layers: int, shape: Sequence[int], dtype: str | None, 
 
 
 def check_out(t: Tensor, shape: Sequence[int], dtype: str | None, name: str) -> None:
-    """Refuses what is not as a result, or may not be written."""
+    """Raises ValueError if a tensor has not the result's shape and type, or is read-only. dtype None: any type."""
     dtype = dtype or t.dtype
     if t.shape != tuple(shape) or t.dtype != dtype:
         raise ValueError(f"{name}: {t.dtype} {list(t.shape)}; the result is {dtype} {list(shape)}")
@@ -558,7 +579,7 @@ def check_writable(t: Tensor, name: str) -> None:
 
 
 def layout_words(t: Tensor) -> str:
-    """Names type and shape, and strides unless they are those of C order."""
+    """Returns a description of a tensor: type, shape, and strides unless they are those of C order."""
     is_dense = all(n == 1 or s == d for n, s, d in zip(t.shape, t.strides, dense(t.shape), strict=True))
     return f"{t.dtype} {t.shape}" + ("" if is_dense or t.size == 0 else f" with strides {t.strides}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: how the service moves a transform, told or prepared."""
+"""Plans: descriptions of how the service would move a transform, and transforms that were prepared for many runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ._moves import Move, permuted_shape
 
 
 class Plan:
-    """How the service would move a transform: an entry for each thing that it says of the plan. In a notebook it is
-    drawn."""
+    """A description of how the service would move a transform, as a mapping of the names of its properties to their
+    values. A notebook shows it as a picture."""
 
     def __init__(self, core: _core.Client, move: Move, engine: str | None) -> None:
         self._core, self._request, self._engine = core, move.request(), engine
@@ -27,11 +27,11 @@ class Plan:
         return key in self._document
 
     def keys(self) -> Any:
-        """What there is to know."""
+        """Returns the names of the properties."""
         return self._document.keys()
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it."""
+        """Returns all properties as a dict."""
         return dict(self._document)
 
     def __repr__(self) -> str:
@@ -57,10 +57,11 @@ def _text(value: Any) -> str:
 
 
 class PreparedPlan(_core.Plan):
-    """A transform that was checked once: plan(src, out) runs it and returns out. Without out, a new array like src.
-    scale= and bias= are arrays in place of those that the plan was made with, and amax= has such arrays."""
+    """A transform that was checked once: plan(src, out) runs it and returns out, or without out a new array like src.
+    scale= and bias= replace the arrays that the plan was made with, and amax= has arrays that replace those of its
+    scales."""
 
-    _client: Any  # a Maker; that of a run has to be a Client
+    _client: Any  # a Maker; it has to be a Client if the plan is called directly
     _move: Move
 
     @classmethod
@@ -83,12 +84,12 @@ class PreparedPlan(_core.Plan):
         out, result, array = self._arrays(src, out)
         conversion, operands = self._conversion(options)
         sides = (result.tensor, array.tensor)
-        request = _core.Request.run_plan(self, *sides, *_tensors(conversion))  # checks the layouts
+        request = _core.Request.run_plan(self, *sides, *_tensors(conversion))  # this also checks the layouts
         prepared = _Prepared(*sides, self._move, conversion, request, self._client._core)
         return Job(prepared, out, result.kind, (result, array, *operands), options)
 
     def _conversion(self, options: Options) -> tuple[Conversion | None, tuple[Array, ...]]:
-        """The plan's, by the arrays of a run if it has some."""
+        """Returns the conversion of a run, with its arrays or else those of the plan, and the arrays."""
         casting, own = options.casting, self._move.conversion
         if casting.dtype is not None or casting.cast is not None:
             raise TypeError("dtype, cast: the plan has its own; a run takes only the arrays scale and bias, and amax's")
@@ -110,18 +111,19 @@ class PreparedPlan(_core.Plan):
         return conversion, arrays
 
     def _run(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
-        """What is not in shared host memory, or has options."""
+        """Runs the plan through a job. The extension calls this for arrays that are not in shared host memory, and for
+        runs with options."""
         return self._client._do(self._job, options, src, out)
 
     def explain(self) -> Plan:
-        """How the service moves it."""
+        """Returns how the service would move the transform."""
         return Plan(self._client._core, self._move, None)
 
     def __repr__(self) -> str:
         return f"<tmaclient.PreparedPlan: {self._words()}>"
 
     def _words(self) -> str:
-        """Says what it moves, and whether it was released."""
+        """Returns a description of the move, which says whether the plan was released."""
         return f"{self._move}{', released' if self.released else ''}"
 
 
@@ -136,7 +138,7 @@ class AsyncPlan:
         return await self._client._do(self._job, options, src, out)
 
     def release(self) -> None:
-        """Gives the plan up; runs in flight finish."""
+        """Releases the plan. Runs that are under way are completed."""
         self._plan.release()
 
     def __repr__(self) -> str:
@@ -144,7 +146,7 @@ class AsyncPlan:
 
 
 def _check_amax(conversion: Conversion | None, own: Conversion | None) -> None:
-    """Refuses a run whose scales are others than the plan's."""
+    """Raises ValueError if a run has other parameters of scales than the plan."""
     plans, runs = own.amax if own is not None else None, conversion.amax if conversion is not None else None
     if plans is None:
         raise ValueError("amax: the plan was made without it")
@@ -153,7 +155,8 @@ def _check_amax(conversion: Conversion | None, own: Conversion | None) -> None:
 
 
 def _tensors(conversion: Conversion | None) -> tuple[Any, ...]:
-    """What a run names; numbers are the plan's."""
+    """Returns the tensors that a run passes to the plan: None for a scale or a bias that is a number, which the plan
+    keeps."""
     if conversion is None:
         return ()
     scale, bias = (o if isinstance(o, _core.Tensor) else None for o in (conversion.scale, conversion.bias))
@@ -161,7 +164,8 @@ def _tensors(conversion: Conversion | None) -> tuple[Any, ...]:
 
 
 class _Prepared(Move):
-    """A run of a plan: the plan itself where the service has the arrays, otherwise the move in chunks."""
+    """The move of a run of a plan. Its request runs the plan if the service reaches the arrays; otherwise it is staged
+    in chunks like any other move."""
 
     __slots__ = ("_of", "_prepared", "_sides")
 
@@ -178,8 +182,8 @@ class _Prepared(Move):
         self._prepared, self._of, self._sides = request, of, (dst, src, conversion)
 
     def request(self, core: _core.Client | None = None) -> _core.Request:
-        """The run of the plan. If a side was replaced by staging memory, with strides of its own, or this process
-        launches what a service has planned, it is that of the move."""
+        """Returns a request that runs the plan, or one of the move itself, if a tensor was replaced by one in staging
+        memory with other strides, or if this process launches the move although a service has the plan."""
         dst, src, conversion = self._sides
         is_same = self.dst is dst and self.src is src and self.conversion is conversion
         is_launched = core is not None and core.is_local and not self._of.is_local

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slices of a tensor that is spread over several arrays, as tensor parallelism does it, and their move."""
+"""Slices of a tensor that is divided among several arrays, as in tensor parallelism, and the move between two such
+divisions."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ class Slice(NamedTuple):
 
 
 def shards(arrays: Iterable[Any], axis: int = 0) -> list[Slice]:
-    """Arrays that lie side by side along an axis of a tensor, as the ranks of tensor parallelism have it: with as many
-    ranks as arrays, array r is what rank r has. Their extents along the axis may differ. For other tilings, make each
-    Slice by itself."""
+    """Returns the slices of arrays that are adjacent along an axis of a tensor, in their order, as in tensor
+    parallelism, where array r belongs to rank r. Their extents along the axis may differ. For other tilings, make each
+    Slice yourself."""
     slices: list[Slice] = []
     at = 0
     for i, array in enumerate(arrays):
@@ -39,7 +40,14 @@ def _shape(array: Any, name: str) -> tuple[int, ...]:
 
 
 class Reshard:
-    """Destinations that are put together from sources. Any of the tensors may be replaced by a copy of it."""
+    """A move that assembles destinations from sources.
+
+    arrays          the callers' arrays, destinations first
+    starts          the start of each array in the whole tensor
+    n_destinations  number of destinations
+    shape           shape of the whole tensor; None: the slices are not checked against it
+    tensors         the tensor of each array
+    """
 
     __slots__ = ("arrays", "n_destinations", "shape", "starts", "tensors")
 
@@ -47,11 +55,11 @@ class Reshard:
         self, arrays: list[Array], starts: list[tuple[int, ...]], n_destinations: int, shape: tuple[int, ...] | None
     ) -> None:
         self.arrays, self.starts, self.n_destinations, self.shape = arrays, starts, n_destinations, shape
-        self.tensors = [a.tensor for a in arrays]  # destinations first
+        self.tensors = [a.tensor for a in arrays]
 
     @classmethod
     def parse(cls, destinations: Any, sources: Any, shape: Any) -> Reshard:
-        """Of pairs of an array and its start."""
+        """Returns the reshard that lists of slices give, each of which is a pair of an array and its start."""
         written = [_parse_slice(s, f"destinations[{i}]") for i, s in enumerate(sequence(destinations, "destinations"))]
         read = [_parse_slice(s, f"sources[{i}]") for i, s in enumerate(sequence(sources, "sources"))]
         for i, (array, _) in enumerate(written):
@@ -62,18 +70,20 @@ class Reshard:
         return cls([array for array, _ in both], [start for _, start in both], len(written), given)
 
     def check(self) -> None:
-        """Refuses what the service would, of memory that it is not shown: before anything is staged."""
+        """Raises the errors that the service would raise if it saw all memory. It is called before anything is
+        staged."""
         n, tensors = self.n_destinations, self.tensors
         written = [(f"destinations[{i}]", t) for i, t in enumerate(tensors[:n])]
         _core.check_apart(written, [(f"sources[{i}]", t) for i, t in enumerate(tensors[n:])])
 
     def request(self, tensors: Sequence[Tensor] | None = None) -> Request:
-        """The request of it, with other tensors in the place of its own."""
+        """Returns the request, with other tensors in place of its own if they are given."""
         given = self.tensors if tensors is None else tensors
         return Request.reshard(given, self.starts, self.n_destinations, self.shape)
 
     def streams(self) -> dict[int, tuple[int, int]]:
-        """By the ordinal of each device that it has arrays on, the current stream of the first of them there."""
+        """Returns, for the ordinal of each device that there are arrays on, the caller's stream of the first array
+        there, by its handle and that ordinal."""
         streams: dict[int, tuple[int, int]] = {}
         for a in self.arrays:
             if a.tensor.is_host or a.tensor.size == 0:

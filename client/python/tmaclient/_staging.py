@@ -228,7 +228,8 @@ class _Staged:
 
         cut = [False] * len(chunk)
         while self._bytes(chunk, cut) > limit and 0 not in chunk:
-            # Cutting a dimension first removes its borders from the chunk; its extent is halved after that.
+            # The first cut of a dimension that has borders only removes them from the chunk; later ones halve its
+            # extent.
             choice = [
                 d
                 for d in range(len(chunk))

@@ -10,13 +10,13 @@ from . import _core
 
 
 class Point(NamedTuple):
-    """A value of a timeline, which is reached when the timeline is there or further."""
+    """A value of a timeline, which is reached when the timeline has this value or a larger one."""
 
     timeline: Timeline
     value: int
 
     def parts(self) -> tuple[_core.Region, int, int]:
-        """As the core takes it."""
+        """Returns the point in the form of the core's calls: region, offset in bytes, and value."""
         return self.timeline._region, 0, self.value
 
 
@@ -25,38 +25,38 @@ class Timeline:
 
     def __init__(self, core: _core.Client) -> None:
         self._core = core
-        self._region = core.create(64, None, True)  # streams have it pinned
+        self._region = core.create(64, None, True)  # unsealed, because the driver pins it for streams
         self._word = memoryview(self._region)[:8].cast("Q")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, value: object, trace: object) -> None:
-        """The memory is freed with the last request that uses it."""
+        """Does nothing: the memory is freed with the last request that uses it."""
 
     def __repr__(self) -> str:
         return f"<tmaclient.Timeline at {self.value}>"
 
     @property
     def value(self) -> int:
-        """Where it is now."""
+        """The current value."""
         return self._word[0]
 
     def point(self, value: int) -> Point:
-        """The point at which the timeline has this value."""
+        """Returns the point at which the timeline has this value."""
         return Point(self, value)
 
     def signal(self, value: int, *, stream: Any = None) -> None:
-        """Sets the value: now, or, with a stream, when that has done what was queued before. A stream is torch's,
-        CuPy's, or the integer of a CUDA stream. Values have to grow."""
+        """Sets the value: now, or, with a stream, when the stream has finished the work that was queued before. A
+        stream is one of torch or CuPy, or the handle of a CUDA stream as an integer. Values have to grow."""
         if stream is None:
             _core.signal_point(self._region, 0, value)
         else:
             self._core.stream_point(self._region, 0, value, stream_handle(stream), False)
 
     def wait(self, value: int, timeout: float | None = None, *, stream: Any = None) -> bool:
-        """Waits for a value: this thread, for at most so many seconds, or what is queued in a stream next. Returns
-        whether it was reached; True for a stream."""
+        """Waits for a value and returns whether it was reached. The thread waits, for at most timeout seconds; or, with
+        a stream, the work that is queued in the stream from now on waits, and the call returns True at once."""
         if stream is not None:
             if timeout is not None:
                 raise ValueError("timeout: a stream waits without a limit")
@@ -66,8 +66,8 @@ class Timeline:
 
 
 def stream_handle(stream: Any) -> int:
-    """The CUDA stream that an object is."""
-    for name in ("cuda_stream", "ptr", "handle"):  # torch, CuPy, cuda.core
+    """Returns the handle of the CUDA stream that an object stands for."""
+    for name in ("cuda_stream", "ptr", "handle"):  # attributes of the streams of torch, CuPy and cuda.core
         if hasattr(stream, name):
             return int(getattr(stream, name))
     if hasattr(stream, "__cuda_stream__"):

@@ -4,11 +4,11 @@
     async with tma.aio.connect() as c:
         y = await c.transform(x, permute=(0, 3, 1, 2))
 
-Requests travel over one connection and run in their order. A task that is canceled takes its request back, and ends
-when the service has nothing more to do with its arrays.
+Requests are sent over one connection and run in order. A task that is canceled cancels its request, and ends when the
+service does not use its arrays any more.
 
-What waits for the service never holds up the loop. The client has two threads: one for the few calls that wait for a
-reply (`_loop`); and one that moves large arrays through staging memory, over a connection of its own (`_asyncio`).
+Calls that wait for the service never hold up the loop. The client has two threads: one for the few calls that wait for
+a reply (`_loop`), and one that moves large arrays through staging memory, over a connection of its own (`_asyncio`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 _Method = Callable[Concatenate[Any, _Arguments], _Result]
 _AsyncMethod = Callable[Concatenate[Any, _Arguments], Coroutine[Any, Any, _Result]]
 
-IN_FLIGHT = 256  # requests of a client; more wait for their turn
+IN_FLIGHT = 256  # default limit of the requests of a client that are under way; further ones wait for their turn
 
 
 _DOCS = {
@@ -48,14 +48,15 @@ _DOCS = {
 
 
 def _like(method: Callable[..., Any], call: _Call) -> _Call:
-    """Has a function tell of itself as the method of Client does that it is derived from."""
+    """Gives a function the name and signature of the method of Client that it is derived from, and a docstring that
+    refers to it. Returns the function."""
     functools.update_wrapper(call, method).__doc__ = _DOCS.get(method.__name__, f"Client.{method.__name__}.")
     return call
 
 
 def _awaited(verb: _Method[_Arguments, _Result]) -> _AsyncMethod[_Arguments, _Result]:
-    """Derives a verb: what it hands to the runner's `_do` is a coroutine here, and is awaited. With no other parameter,
-    mypy derives every overload."""
+    """Derives an awaitable verb from one of Client. The runner's `_do`, which the verb calls, returns a coroutine here,
+    and that is awaited. This function has no other parameter, so that mypy derives every overload."""
 
     async def call(self: Any, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         result: _Result = await cast(Any, verb(self, *args, **kwargs))
@@ -65,7 +66,8 @@ def _awaited(verb: _Method[_Arguments, _Result]) -> _AsyncMethod[_Arguments, _Re
 
 
 def _asked(method: _Method[_Arguments, _Result]) -> _AsyncMethod[_Arguments, _Result]:
-    """Derives a method that waits for a reply: the thread calls it. It uses no more of Client than Maker has."""
+    """Derives an awaitable method from one of Client that waits for a reply: the thread calls the latter. It may use
+    only those members of Client that Maker has, too."""
 
     async def call(self: Any, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         result: _Result = await self._ask(functools.partial(method, self, *args, **kwargs))
@@ -75,7 +77,7 @@ def _asked(method: _Method[_Arguments, _Result]) -> _AsyncMethod[_Arguments, _Re
 
 
 def _planned(plan: _Method[_Arguments, PreparedPlan]) -> _AsyncMethod[_Arguments, AsyncPlan]:
-    """Derives Client.plan, whose plans are awaited."""
+    """Derives the awaitable Client.plan, whose result is an AsyncPlan."""
     ask = _asked(plan)
 
     async def call(self: Any, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> AsyncPlan:
@@ -85,8 +87,8 @@ def _planned(plan: _Method[_Arguments, PreparedPlan]) -> _AsyncMethod[_Arguments
 
 
 class AsyncBatch(Collector):
-    """Moves that run together when the `async with` block ends. If the block raises, none of them runs. A result
-    without out is an ordinary array: shared memory is not to be had without waiting."""
+    """Moves that run together when the `async with` block ends. If the block raises, none of them runs. A result that
+    is made because there is no out is an ordinary array, because getting shared memory would have to wait."""
 
     _name = "tmaclient.aio.AsyncBatch"
 
@@ -102,8 +104,8 @@ class AsyncBatch(Collector):
             await self.run()
 
     async def run(self) -> None:
-        """Runs what was collected: in few requests what the service reaches, and the rest beside them. The first
-        exception is raised when all have ended."""
+        """Runs the collected moves: those whose arrays the service reaches in few requests, and the others
+        concurrently, each by itself. The first exception is raised when all have ended."""
         client, jobs = self._client, self._jobs
         self._jobs = []
         await client._until_idle()
@@ -116,7 +118,7 @@ class AsyncBatch(Collector):
             client._check(job.move)
         order, wait, signal = self._options.order(), None, None
         parts = list(messages(together))
-        if rest or len(parts) > 1:  # several requests are one to those who wait for a point
+        if rest or len(parts) > 1:  # with several requests, the points are handled here, once for all of them
             order, wait, signal = without_points(order)
             await client._await(wait, self._options.order())
         for job in rest:
@@ -137,7 +139,7 @@ class AsyncBatch(Collector):
 
 
 class _Connecting:
-    """What `connect` returns: to be awaited, or entered with `async with`."""
+    """The object that `connect` returns. It is awaited, or entered with `async with`."""
 
     def __init__(self, make: Callable[[], Awaitable[AsyncClient]]) -> None:
         self._make = make
@@ -164,8 +166,8 @@ def connect(
     in_flight: int = IN_FLIGHT,
     local: bool = True,
 ) -> _Connecting:
-    """Connects to tmad from a running loop; arguments as those of tmaclient.connect. in_flight limits the requests that
-    are under way at once: a call beyond it waits for its turn. For a timeout, use asyncio.timeout."""
+    """Connects to tmad from a running loop. The arguments are those of tmaclient.connect. in_flight limits the requests
+    that are under way at once: further calls wait for their turn. For a timeout, use asyncio.timeout."""
     if in_flight < 1:
         raise ValueError(f"in_flight: {in_flight}; it is a number of requests, 1 or more")
 
@@ -187,14 +189,14 @@ def connect(
 
 
 class AsyncClient(AsyncRunner):
-    """A connection to tmad on an asyncio loop. See `connect`. Its methods are those of tmaclient.Client, to be awaited
-    on the loop that made it, and raise the same exceptions. On a CUDA device, too, a call ends when its result is
-    there.
+    """A connection to tmad on an asyncio loop; see `connect`. Its methods are those of tmaclient.Client. They are
+    awaited on the loop that made the client, and raise the same exceptions. Calls on arrays of a CUDA device, too, end
+    only when the result is there.
 
-    A call that is canceled asks the service to take its request back, and raises CancelledError when that is over: the
-    request was canceled, or has ended, and nothing reads or writes its arrays any more. Canceling it again changes
-    nothing. Only if the service says nothing at all for two seconds, the call ends without its word, and `out` may be
-    written when the service goes on."""
+    A call that is canceled asks the service to cancel its request. It raises CancelledError when the request was
+    canceled or has ended, and nothing reads or writes its arrays any more. Canceling the call again changes nothing.
+    Only if the service does not answer at all for two seconds does the call end earlier; then `out` may be written when
+    the service goes on."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -215,7 +217,7 @@ class AsyncClient(AsyncRunner):
     plan = _planned(Client.plan)
 
     def batch(self, **options: Unpack[MoveKeywords]) -> AsyncBatch:
-        """Client.batch, for `async with`."""
+        """Does as Client.batch; the result is entered with `async with`."""
         return AsyncBatch(self, Options.of(options).check_no_casting("each move of a batch has its own"))
 
     empty = zeros = _asked(Client.empty)
@@ -229,12 +231,12 @@ class AsyncClient(AsyncRunner):
 
     @property
     def path(self) -> str:
-        """Path of the service's socket."""
+        """The path of the service's socket."""
         return self._path
 
     @property
     def closed(self) -> bool:
-        """Whether the client is closed."""
+        """True if the client is closed."""
         return self._core.closed
 
     def __repr__(self) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators for PyTorch, which torch.compile keeps in its graphs:
+"""Operators for PyTorch that torch.compile keeps in its graphs:
 
     import tmaclient.torch
 
@@ -19,10 +19,10 @@
     y = torch.ops.tma.gathered(pool, index)
     y, scale = torch.ops.tma.quantized(weights, [128, 128])
 
-Those of the first group write into the tensors that they are given. Those of the second return new ones, in C order,
-and have gradients, but for quantized. Tensors of one CUDA device are moved in the current stream, by this process
-itself, so that torch.compile(mode="reduce-overhead") and other CUDA graphs hold the operators. They use one client of
-the process, which `use` sets, or which is connected at the first call.
+The operators of the first group write into the tensors that they are given. Those of the second group return new ones,
+in C order, and have gradients, except quantized. Tensors on one CUDA device are moved in the current stream by this
+process itself, so that torch.compile(mode="reduce-overhead") and other CUDA graphs can capture the operators. All
+operators of a process use one client, which `use` sets, or which is connected at the first call.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _Axes = Sequence[int] | None
 
 
 class _Choice:
-    """A client of the operators, and the path where the next one connects. No lock guards it: anybody's code may run
-    while a client connects, and may call an operator. Of two threads that connect at once, either client serves."""
+    """The client of the operators, and the path where the next one connects. No lock guards it, because other code may
+    run while a client connects, and may call an operator. If two threads connect at once, either client will do."""
 
     def __init__(self, client: Client | None, path: str | None) -> None:
         self.client, self.path = client, path
@@ -63,7 +63,8 @@ def use(client: Client | None) -> None:
 
 
 def client() -> Client:
-    """The client of the operators. A child process that was forked connects by itself, to the same service."""
+    """Returns the client of the operators, after connecting if there is none. A forked child process connects its own
+    client, to the same service."""
     choice = _choice
     chosen = choice.client
     if chosen is None or chosen.closed:
@@ -73,7 +74,7 @@ def client() -> Client:
 
 
 def _forget() -> None:
-    """In a child, which needs a client of its own."""
+    """Forgets the client in a forked child process, which needs its own, and keeps the path."""
     global _choice
     _choice = _Choice(None, _choice.path)
 
@@ -83,7 +84,8 @@ os.register_at_fork(after_in_child=_forget)
 
 # ---- Operators that write into tensors --------------------------------------------------------------------------
 class _Listed(NamedTuple):
-    """Has the last arguments of operators that take a list of blocks. PyTorch leaves out those that are the default."""
+    """The last arguments of operators that take a list of blocks. PyTorch omits trailing arguments that are the
+    default."""
 
     dim: int = 0
     permute: _Axes = None
@@ -92,12 +94,12 @@ class _Listed(NamedTuple):
     bias: Tensor | None = None
 
     def keywords(self) -> Any:
-        """Returns them as a client takes them."""
+        """Returns the arguments as keywords of a method of Client."""
         return {"axis": self.dim, "permute": self.permute, **_casting(*self[2:])}
 
 
 def _listed(first: str) -> Any:
-    """Registers an operator with these arguments and those of _Listed."""
+    """Returns a decorator that registers a function as an operator with the arguments `first` and those of _Listed."""
     rest = "SymInt dim=0, SymInt[]? permute=None, str? cast=None, Tensor? scale=None, Tensor? bias=None"
 
     def register(function: Callable[..., None]) -> Any:
@@ -119,9 +121,10 @@ def transform(
     scale: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> None:
-    """out = pad(src.permute(permute)). pad has two numbers for each dimension of that, before and after it.
+    """Computes out = pad(src.permute(permute)). pad has two numbers for each dimension of the permuted tensor: the
+    widths before and after it.
 
-    With cast, "saturate", "exact" or "ieee", out may be of another type: it is
+    With cast, which is "saturate", "exact" or "ieee", out may be of another type, and is
     pad(cast(src.permute(permute) * scale + bias)).
     """
     client().transform(
@@ -146,8 +149,8 @@ def quantize(
     least: float = 0.0,
     inverse_out: Tensor | None = None,
 ) -> None:
-    """out = src.permute(permute) cast to out's type by a scale for each block, which is written into scale_out, and its
-    inverse into inverse_out; see Client.quantize."""
+    """Casts src.permute(permute) to out's type by a scale for each block. The scales are written into scale_out, and
+    their inverses into inverse_out; see Client.quantize."""
     client().quantize(
         src.detach(),
         block,
@@ -161,8 +164,9 @@ def quantize(
 
 
 def _quantize_in_place(keyset: Any, *args: Any) -> None:
-    """Counts writes of quantize, as autograd wants it. What PyTorch 2.11 registers for that raises IndexError where a
-    tensor that an operator writes, inverse_out here, may be left out, and is."""
+    """Increments the version counters of tensors that quantize writes, which autograd needs. The function that PyTorch
+    2.11 registers for that raises IndexError if an optional tensor that the operator writes, here inverse_out, is
+    omitted."""
     for written in (*args[1:3], *args[7:8]):
         if written is not None:
             torch.autograd.graph.increment_version(written)
@@ -171,43 +175,43 @@ def _quantize_in_place(keyset: Any, *args: Any) -> None:
 
 
 _library = torch.library.Library("tma", "FRAGMENT")
-with warnings.catch_warnings():  # which PyTorch gives for every override
+with warnings.catch_warnings():  # PyTorch warns of every override
     warnings.simplefilter("ignore", UserWarning)
     _library.impl("quantize", _quantize_in_place, "ADInplaceOrView", with_keyset=True, allow_override=True)
 
 
 @_listed("Tensor src, Tensor index, Tensor(a2!) out")
 def gather(src: Tensor, index: Tensor, out: Tensor, *listed: Any) -> None:
-    """out = src.index_select(dim, index).permute(permute). On a device, -1 and what is out of range is skipped. cast,
-    scale and bias are as for transform."""
+    """Computes out = src.index_select(dim, index).permute(permute). Entries of an index on a device that are -1 or out
+    of range are skipped. cast, scale and bias are those of transform."""
     client().gather(src.detach(), index, out=out, **_Listed(*listed).keywords())
 
 
 @_listed("Tensor(a0!) out, Tensor index, Tensor src")
 def scatter(out: Tensor, index: Tensor, src: Tensor, *listed: Any) -> None:
-    """out.index_copy_(dim, index, src.permute(permute)). No index may appear twice. cast, scale and bias are as for
-    transform."""
+    """Does out.index_copy_(dim, index, src.permute(permute)). No index may appear twice. cast, scale and bias are those
+    of transform."""
     client().scatter(out, index, src.detach(), **_Listed(*listed).keywords())
 
 
 @_listed("Tensor(a0!) out, Tensor src, Tensor pairs")
 def gather_scatter(out: Tensor, src: Tensor, pairs: Tensor, *listed: Any) -> None:
-    """out.index_copy_(dim, pairs[:, 1], src.permute(permute).index_select(dim, pairs[:, 0])). No entry of out may be
-    there twice. On a device, pairs with a -1 or out of range are skipped. out and src may be the same, with pairs on
-    the host, as for Client.gather_scatter. cast, scale and bias are as for transform."""
+    """Does out.index_copy_(dim, pairs[:, 1], src.permute(permute).index_select(dim, pairs[:, 0])). No entry of out may
+    appear twice. Pairs on a device with a number that is -1 or out of range are skipped. out and src may be the same
+    tensor if pairs is on the host, as for Client.gather_scatter. cast, scale and bias are those of transform."""
     client().gather_scatter(out, src.detach(), pairs, **_Listed(*listed).keywords())
 
 
 @_listed("Tensor[] src, Tensor index, Tensor(a2!) out")
 def gather_layers(src: Sequence[Tensor], index: Tensor, out: Tensor, *listed: Any) -> None:
-    """out[i] is what gather makes of src[i]: of tensors of one shape, type and strides, in one request."""
+    """Gathers src[i] into out[i] for each i, in one request. The tensors of src have one shape, type and strides."""
     layers = [t.detach() for t in src]
     client().gather(layers, index, out=out, **_Listed(*listed).keywords())
 
 
 @_listed("Tensor(a0!)[] out, Tensor index, Tensor src")
 def scatter_layers(out: Sequence[Tensor], index: Tensor, src: Tensor, *listed: Any) -> None:
-    """What scatter does with out[i] and src[i], for each i, in one request."""
+    """Scatters src[i] into out[i] for each i, in one request. The tensors of out have one shape, type and strides."""
     client().scatter(list(out), index, src.detach(), **_Listed(*listed).keywords())
 
 
@@ -218,8 +222,9 @@ def reshard(
     destination_starts: Sequence[int],
     source_starts: Sequence[int],
 ) -> None:
-    """Puts the destinations together from the sources, which are slices of one tensor; see Client.reshard. The starts
-    are the indices in it of the first element of each slice, those of one slice after the other."""
+    """Assembles the destinations from the sources; all of them are slices of one tensor; see Client.reshard. The starts
+    list, for each slice in turn, the index in that tensor of the slice's first element, one number for each
+    dimension."""
     client().reshard(
         _slices("destination_starts", destinations, destination_starts),
         _slices("source_starts", [t.detach() for t in sources], source_starts),
@@ -228,7 +233,8 @@ def reshard(
 
 @transform.register_fake
 def _(src: Tensor, out: Tensor, permute: _Axes = None, pad: _Axes = None, *rest: Any) -> None:
-    shape, conversion = [src.shape[d] for d in _axes(permute, src.dim())], rest[2:]  # It follows pad_mode and value.
+    # rest begins with pad_mode and value.
+    shape, conversion = [src.shape[d] for d in _axes(permute, src.dim())], rest[2:]
     widths = _pairs(pad, src.dim()) or [(0, 0)] * src.dim()
     padded = [n + before + after for n, (before, after) in zip(shape, widths, strict=True)]
     _check_like("out", out, padded, out.dtype if conversion and conversion[0] is not None else src.dtype)
@@ -283,7 +289,8 @@ def _(out: Tensor, src: Tensor, pairs: Tensor, *listed: Any) -> None:
 
 
 def _check_scattered(out: Tensor, src: Tensor, blocks: list[Any], *listed: Any) -> None:
-    """Refuses a source whose blocks, permuted, do not have this shape."""
+    """Raises an error if the permuted source does not have the shape `blocks`, or the types or operands do not
+    match."""
     dim, permute, *conversion = _Listed(*listed)
     axes, axis = _axes(permute, out.dim()), parse_axis(dim, out.dim(), "dim")
     dtype = out.dtype if conversion[0] is None else src.dtype
@@ -322,7 +329,7 @@ def _(
 # ---- Permutations -----------------------------------------------------------------------------------------------
 @torch.library.custom_op("tma::transposed", mutates_args=())
 def transposed(src: Tensor, axes: Sequence[int]) -> Tensor:
-    """src.permute(axes), in C order."""
+    """Returns src.permute(axes), in C order."""
     return client().transpose(src.detach(), tuple(axes))
 
 
@@ -347,8 +354,8 @@ transposed.register_autograd(_transpose_back, setup_context=_keep_axes)
 # ---- Borders ----------------------------------------------------------------------------------------------------
 @torch.library.custom_op("tma::padded", mutates_args=())
 def padded(src: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
-    """src with borders, in C order. pad has two numbers for each dimension, before and after it; a negative one crops.
-    mode is one of np.pad's, as for Client.pad. Only "constant" has a gradient."""
+    """Returns src with borders, in C order. pad has two numbers for each dimension, the widths before and after it; a
+    negative width crops. mode is one of np.pad's, as for Client.pad. Only "constant" has a gradient."""
     widths = _pairs(pad, src.dim())
     return client().pad(src.detach(), widths or 0, as_type(Mode, mode), _number(value, src))
 
@@ -378,7 +385,8 @@ padded.register_autograd(_pad_back, setup_context=_keep_pads)
 # ---- Types ------------------------------------------------------------------------------------------------------
 @torch.library.custom_op("tma::converted", mutates_args=())
 def converted(src: Tensor, dtype: torch.dtype, cast: str = "saturate", permute: _Axes = None) -> Tensor:
-    """src.permute(permute) as another type, in C order. cast is as for Client. The gradient is converted back."""
+    """Returns src.permute(permute) as another type, in C order. cast is that of Client. The gradient is converted
+    back."""
     return client().transform(src.detach(), permute=permute, dtype=dtype, cast=as_type(Cast, cast))
 
 
@@ -403,8 +411,8 @@ converted.register_autograd(_convert_back, setup_context=_keep_type)
 # ---- Lists ------------------------------------------------------------------------------------------------------
 @torch.library.custom_op("tma::gathered", mutates_args=())
 def gathered(src: Tensor, index: Tensor, dim: int = 0) -> Tensor:
-    """Returns src.index_select(dim, index). Entries of an index on a device must be in range, from 0 on: others leave
-    their rows undefined."""
+    """Returns src.index_select(dim, index). Entries of an index on a device must be in range and not negative: others
+    leave their rows undefined."""
     return client().gather(src.detach(), index, axis=dim)
 
 
@@ -434,7 +442,8 @@ gathered.register_autograd(_scatter_back, setup_context=_keep_index)
 def quantized(
     src: Tensor, block: _Axes, dtype: torch.dtype = torch.float8_e4m3fn, power_of_two: bool = False, least: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """src as a small floating type, and the float32 scale of each block; see Client.quantize. It has no gradient."""
+    """Returns src as a small floating-point type, and the float32 scale of each block; see Client.quantize. There is no
+    gradient."""
     data, scale = client().quantize(src.detach(), block, dtype=dtype, power_of_two=power_of_two, least=least)
     return data, scale
 
@@ -458,7 +467,7 @@ def _pairs(pad: _Axes, rank: int) -> list[tuple[int, int]] | None:
 
 
 def _slices(name: str, tensors: Sequence[Tensor], starts: Sequence[int]) -> list[Slice]:
-    """Each tensor with its part of the starts."""
+    """Returns a Slice for each tensor, with its part of the starts."""
     numbers = sum(t.dim() for t in tensors)
     if len(starts) != numbers:
         raise ValueError(f"{name}: {len(starts)} numbers for tensors of {numbers} dimensions together")
@@ -467,21 +476,21 @@ def _slices(name: str, tensors: Sequence[Tensor], starts: Sequence[int]) -> list
 
 
 def _axes(permute: _Axes, rank: int) -> list[int]:
-    """A permutation, with axes from 0 on."""
+    """Returns a permutation with axes numbered from 0: the identity if permute is None."""
     return list(range(rank) if permute is None else parse_axes(permute, rank, "permute") or ())
 
 
 def _block_counts(shape: Sequence[Any], block: _Axes) -> list[Any]:
-    """How many blocks there are along each dimension. Extents may be symbols."""
+    """Returns the number of blocks along each dimension. Extents may be symbolic."""
     if block is None:
         block = [-1] * len(shape)
-    parse_block(block, [1] * len(shape))  # is one
+    parse_block(block, [1] * len(shape))  # only checks the argument
     whole = [1] * (len(shape) - len(block)) + list(block)
     return [(n > 0) * 1 if b == -1 else (n + b - 1) // b for n, b in zip(shape, whole, strict=True)]
 
 
 def _blocks(selected: Tensor, index: Tensor, dim: int) -> list[Any]:
-    """The shape of the blocks that an index selects. Extents may be symbols."""
+    """Returns the shape of the blocks that an index selects. Extents may be symbolic."""
     torch._check(index.dim() == 1, lambda: f"index: {index.dim()} dimensions; it has to have one")
     torch._check(_is_integer(index), lambda: f"index: {index.dtype}; it has to be of integers")
     shape: list[Any] = list(selected.shape)
@@ -494,7 +503,7 @@ def _is_integer(index: Tensor) -> bool:
 
 
 def _check_layers(name: str, layers: Sequence[Tensor], other: str, stacked: Tensor) -> None:
-    """Refuses layers that differ, and a tensor that has not as many in front."""
+    """Raises an error if layers differ in shape or type, or the first dimension of stacked does not count as many."""
     torch._check(len(layers) > 0, lambda: f"{name}: it is empty; there is at least one layer")
     for i, t in enumerate(layers):
         _check_like(f"{name}[{i}]", t, layers[0].shape, layers[0].dtype)
@@ -504,7 +513,7 @@ def _check_layers(name: str, layers: Sequence[Tensor], other: str, stacked: Tens
 
 
 def _check_like(name: str, tensor: Tensor, shape: Sequence[Any], dtype: torch.dtype) -> None:
-    """Refuses a tensor of another type or shape."""
+    """Raises an error if a tensor has not this shape and type."""
     torch._check(tensor.dtype == dtype, lambda: f"{name}: {tensor.dtype}; it has to be {dtype}")
     torch._check(tensor.dim() == len(shape), lambda: f"{name}: {tensor.dim()} dimensions; it has to have {len(shape)}")
     for extent, expected in zip(tensor.shape, shape, strict=True):
@@ -512,7 +521,7 @@ def _check_like(name: str, tensor: Tensor, shape: Sequence[Any], dtype: torch.dt
 
 
 def _check_operands(shape: Sequence[Any], cast: str | None = None, scale: Any = None, bias: Any = None) -> None:
-    """Refuses a cast, and operands of another type, or that do not broadcast."""
+    """Raises an error for an unknown cast, and for operands whose type is unsuitable or that do not broadcast."""
     torch._check(cast is None or cast in CASTS, lambda: f"cast: {cast!r}; it is one of {', '.join(CASTS)}")
     for name, operand in (("scale", scale), ("bias", bias)):
         if operand is None:
@@ -536,7 +545,8 @@ def _casting(cast: Any, scale: Tensor | None, bias: Tensor | None) -> Keywords:
 
 
 def _number(value: float, out: Tensor) -> Any:
-    """Padding of integers is by an integer; any other number is refused where it is encoded."""
+    """Returns the value to pad with, as an int if out is of an integer type and the value is integral. Other values for
+    integer types are refused when they are encoded."""
     is_real = out.dtype.is_floating_point or out.dtype.is_complex
     return value if is_real or value != value // 1 else int(value)
 
