@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random arrays of every layout, and what NumPy makes of a transform, byte by byte."""
+"""Makes random arrays of every layout, and computes the expected results of transforms with NumPy, byte by byte."""
 import numpy as np
 
 try:
@@ -14,7 +14,7 @@ MODES = ["constant", "edge", "reflect", "symmetric", "wrap"]
 
 
 def dtypes():
-    """All that NumPy has here: 17 with ml_dtypes."""
+    """Returns all element types of tmad that NumPy has on this machine: 17 with ml_dtypes."""
     result = [np.dtype(name) for name in NAMES]
     if ml_dtypes is not None:
         result += [np.dtype(getattr(ml_dtypes, name)) for name in EXTENDED]
@@ -22,30 +22,30 @@ def dtypes():
 
 
 def raw(array):
-    """The same memory, with elements that compare by their bytes."""
+    """Returns a view of an array whose elements are compared by their bytes."""
     return array.view(np.dtype((np.void, array.dtype.itemsize)))
 
 
 def bits(array):
-    """The same elements as integers."""
+    """Returns the elements of an array as unsigned integers of the same size."""
     return np.asarray(array, order="C").view(f"u{array.dtype.itemsize}")
 
 
 def shared(client, array):
-    """The same in memory that the service shares."""
+    """Returns a copy of an array in memory that is shared with the service."""
     made = client.empty(array.shape, array.dtype)
     made[...] = array
     return made
 
 
 def fill(rng, array):
-    """Any bytes, NaNs of every payload among them; bools are 0 or 1."""
+    """Fills an array with random bytes, which include NaNs of every payload. Bools are 0 or 1."""
     flat = array.reshape(-1).view(np.uint8)
     flat[...] = rng.integers(0, 2 if array.dtype == bool else 256, flat.size, dtype=np.uint8)
 
 
 class Layout:
-    """How an array lies in its base: order of dimensions, steps, directions, gaps and stride-0 dimensions."""
+    """A random layout of an array in its base: order of dimensions, steps, directions, gaps and stride-0 dimensions."""
 
     def __init__(self, rng, shape, may_broadcast):
         rank = len(shape)
@@ -62,7 +62,7 @@ class Layout:
         return tuple(self.offsets[d] + (1 if self.repeated[d] else self.shape[d]) * self.steps[d] for d in self.order)
 
     def view(self, base):
-        """The array in a base of that shape."""
+        """Returns the array in a base of shape base_shape()."""
         array = base.transpose(np.argsort(self.order)) if base.ndim else base
         slices = []
         for d, n in enumerate(self.shape):
@@ -86,7 +86,7 @@ def random_shape(rng, most=20000):
 
 
 def random_pads(rng, shape, most=60000):
-    """Pairs, and a mode. Crops, and pads wider than the array, too."""
+    """Returns random widths, a pair for each axis, and a mode. Some widths crop, and some are wider than the array."""
     mode = str(rng.choice(MODES))
     pads = []
     for n in shape:
@@ -104,7 +104,7 @@ def random_pads(rng, shape, most=60000):
 
 
 def random_value(rng, dtype):
-    """A number that the type has."""
+    """Returns a random number that the type can represent."""
     if dtype == bool:
         return bool(rng.integers(2))
     if dtype.kind in "iu":
@@ -118,8 +118,8 @@ def random_value(rng, dtype):
 
 
 def pad(x, pads, mode, **options):
-    """np.pad, for pairs. Before version 2, NumPy loses the period where a border is wider than the array: there it is
-    written out."""
+    """Returns np.pad of an array, for pairs. Before version 2, NumPy pads wrongly if a border is wider than the array:
+    then it is written out."""
     if mode in ("constant", "edge") or np.lib.NumpyVersion(np.__version__) >= "2.0.0":
         return np.pad(x, pads, mode, **options)
     for axis, (before, after) in enumerate(pads):

@@ -22,7 +22,7 @@ def tmad():
 
 @pytest.fixture(scope="module")
 def shared_client(tmad):
-    """One for the whole module, for tests that leave it as it was."""
+    """A client for the whole module, for tests that do not change its state."""
     with tma.connect(tmad.path, direct=False) as client:
         yield client
 
@@ -35,7 +35,7 @@ def c(tmad):
 
 @pytest.fixture(scope="module")
 def clients(tmad):
-    """With staging memory for all, for little and for next to nothing."""
+    """Clients with staging memory from 64 MiB, which is enough for any array of the tests, down to 512 bytes."""
     opened = [tma.connect(tmad.path, staging=n, direct=False) for n in (64 << 20, 64 << 10, 4 << 10, 512)]
     yield opened
     for client in opened:
@@ -44,7 +44,7 @@ def clients(tmad):
 
 @pytest.fixture
 def own(request):
-    """A tmad of the test's own, with the parameter's options, which may be stopped, killed and started again."""
+    """A tmad for one test, with the options of the parameter. The test may stop it, kill it and start it again."""
     daemon = Tmad(*getattr(request, "param", ()), engine="cpu")
     try:
         yield daemon
@@ -57,14 +57,15 @@ def own(request):
 
 @pytest.fixture(scope="module")
 def lose():
-    """The name of a file: once it is there, the module's tmad on devices loses the one that it names."""
+    """The name of a file. When a test writes the number of a device to it, the module's tmad on devices loses that
+    device."""
     with tempfile.TemporaryDirectory() as directory:
         yield os.path.join(directory, "lose")
 
 
 @pytest.fixture(scope="module")
 def gpus(lose):
-    """A tmad of the module's own on two devices of the stand-in driver, which this process has, too."""
+    """A tmad for the module, on two devices of the stand-in driver, which this process uses, too."""
     import softgpu
 
     softgpu.driver()
@@ -85,7 +86,7 @@ def devices(gpus):
 
 @pytest.fixture(scope="module")
 def fake_nixl():
-    """In place of NIXL, installed or not."""
+    """Puts the stand-in for NIXL in place of the package nixl, whether or not that is installed."""
     before = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "nixl"}
     sys.path.insert(0, FAKE)
     import tmaclient.nixl  # noqa: F401

@@ -9,14 +9,14 @@ FAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_nixl")
 
 
 class Hosts:
-    """Stages that know each other, moved on by the test."""
+    """Stages that have each other's metadata. Without threads, the test advances them by step()."""
 
     def __init__(self, client, **options):
         self.client, self.options = client, {"slot_bytes": 64 << 10, "thread": False, "timeout": 20.0, **options}
         self.stages = {}
 
     def start(self, name, **options):
-        """A stage, or another one in place of a host that has ended; all learn of it."""
+        """Starts a stage, perhaps in place of one that has ended, and exchanges metadata with all others."""
         others = [stage for stage in self.stages.values() if stage.agent.is_running]
         stage = self.start_unknown(name, **options)
         for other in others:
@@ -26,7 +26,7 @@ class Hosts:
         return stage
 
     def start_unknown(self, name, **options):
-        """A stage that has yet to connect."""
+        """Starts a stage that has no metadata of others yet."""
         from nixl._api import nixl_agent
 
         self.stages[name] = tma.nixl.Stage(self.client, nixl_agent(name), **{**self.options, **options})
@@ -46,7 +46,7 @@ class Hosts:
         self.until(lambda: all(t.done() for t in transfers))
 
     def settle(self):
-        """All slots are free again."""
+        """Steps until all slots are free and no send is under way."""
         self.until(lambda: all(_is_free(s) for s in self.stages.values() if s.agent.is_running))
 
     def close(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""This plugin of pytest has the client do what NumPy's own tests ask NumPy for.
+"""A plugin of pytest that replaces functions of NumPy by the client's in NumPy's own tests.
 
     TMAD_SOCKET=PATH IN_PLACE=1 IN_PLACE_RESULT=FILE python3 -m pytest -p numpy_in_place --noconftest PATH_OF_A_TEST
 
@@ -20,8 +20,8 @@ import arrays
 import tmaclient as tma
 
 NATIVE = set(arrays.dtypes())
-METHODS = {}  # of numpy.ndarray, as they are
-FUNCTIONS = {}  # of numpy
+METHODS = {}  # the original methods of numpy.ndarray
+FUNCTIONS = {}  # the original functions of numpy
 
 
 class Counts:
@@ -29,7 +29,7 @@ class Counts:
         self.compared = collections.Counter()  # by name
         self.absent = collections.Counter()  # by name and reason
         self.unequal = []
-        self.is_inside = False  # of a call that is being compared
+        self.is_inside = False  # True during a call that is being compared, whose own calls are not
 
 
 counts = Counts()
@@ -37,7 +37,7 @@ client = None
 
 
 class Absent(Exception):
-    """It says why the client has no such call."""
+    """Raised for a call that the client does not have, with the reason."""
 
 
 def require(condition, why):
@@ -56,7 +56,8 @@ def same(got, wanted):
 
 
 def same_values(got, wanted):
-    """NaNs have no payload that a conversion keeps."""
+    """Returns whether two arrays have the same values. NaNs are equal, because conversions do not keep their
+    payload."""
     if got.dtype.kind != "f" or got.dtype != wanted.dtype or got.shape != wanted.shape:
         return same(got, wanted)
     both = np.isnan(got) & np.isnan(wanted)
@@ -86,7 +87,7 @@ def compare(name, x, wanted, call, what, is_same=same):
                 failure = None if is_same(got, wanted) else f"{got!r:.300} instead of {wanted!r:.300}"
             except Absent:
                 raise
-            except Exception as e:  # whatever it is, NumPy had a result
+            except Exception as e:  # any exception is a failure, because NumPy had a result
                 is_odd = any(n % x.itemsize for n in x.strides) and isinstance(e, (BufferError, TypeError, ValueError))
                 require(not is_odd, "strides that elements do not divide")
                 failure = f"{type(e).__name__}: {e}"
@@ -117,7 +118,7 @@ def pad(array, pad_width, mode="constant", **kwargs):
             with np.errstate(all="ignore"):
                 cast = METHODS["astype"](values, x.dtype)
             require((cast == values).all(), "a constant that the type lacks")
-        out = np.empty_like(wanted)  # in wanted's layout, which a test looks at
+        out = np.empty_like(wanted)  # the layout is that of wanted, which some tests check
         return client.pad(src, pad_width, mode, out=out, **({"constant_values": value} if mode == "constant" else {}))
 
     got = compare("pad", x, wanted, call, f"{pad_width!r} {mode} {kwargs}")
@@ -200,7 +201,7 @@ def put_in_place():
     for function in (pad, ascontiguousarray):
         FUNCTIONS[function.__name__] = getattr(np, function.__name__)
         setattr(np, function.__name__, function)
-    members = gc.get_referents(np.ndarray.__dict__)[0]  # a class of C lets nobody set its attributes
+    members = gc.get_referents(np.ndarray.__dict__)[0]  # the attributes of a class written in C cannot be set directly
     for method in (take, transpose, swapaxes, copy, astype):
         METHODS[method.__name__] = members[method.__name__]
         members[method.__name__] = method

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of the stand-in driver in this process, by ctypes, and arrays of it that speak __cuda_array_interface__."""
+"""Allocates memory of the stand-in driver in this process by ctypes, and makes arrays with __cuda_array_interface__ of
+it."""
 import ctypes
 import os
 
@@ -15,7 +16,7 @@ _driver = None
 
 
 def require():
-    """Skips a file that is about devices, where they cannot be."""
+    """Skips a test file that needs devices if the stand-in driver cannot be used."""
     if not IS_THERE:
         pytest.skip(NEEDED, allow_module_level=True)
 
@@ -34,7 +35,8 @@ class Access(ctypes.Structure):
 
 
 def driver():
-    """libcuda.so.1, found by its name afterwards: the package's own dlopen gets the same one."""
+    """Loads the stand-in libcuda.so.1 at the first call. A later dlopen of that name, as in the package, gets the same
+    library."""
     global _driver
     if _driver is None:
         os.environ.setdefault("SOFTGPU_MEMORY", str(1 << 32))
@@ -46,7 +48,7 @@ def driver():
 
 
 def enter(device=0):
-    """The device's context becomes this thread's."""
+    """Makes the primary context of a device the current one of this thread."""
     context = ctypes.c_void_p()
     cuda("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     cuda("cuCtxSetCurrent", context)
@@ -75,7 +77,7 @@ class Stream:
 
 
 class Span:
-    """Consecutive allocations of cuMemCreate, as in an expandable segment of PyTorch."""
+    """Consecutive allocations of cuMemCreate in one address range, as in an expandable segment of PyTorch."""
 
     def __init__(self, n=1, room=None, chunk=2 * MIB, device=0):
         self.n, self.room, self.chunk, self.device = 0, room or n, chunk, device
@@ -100,7 +102,7 @@ class Span:
             self.n += 1
 
     def remap(self, i):
-        """Given back, and other memory is there."""
+        """Frees allocation i, and maps other memory at its address."""
         cuda("cuMemUnmap", u64(self.start + i * self.chunk), ctypes.c_size_t(self.chunk))
         self._map(i)
 
@@ -111,7 +113,7 @@ class Span:
 
 
 class Array:
-    """Elements of a type at an address, in a stream's order."""
+    """An array in device memory, with the stream in which it is used. stream None: the legacy default stream."""
 
     def __init__(self, address, shape, dtype, stream=None, strides=None, readonly=False):
         self.address, self.shape, self.dtype, self.stream = address, tuple(shape), np.dtype(dtype), stream
@@ -147,7 +149,7 @@ class DLTensor(ctypes.Structure):
 
 
 class ExchangeTable(ctypes.Structure):
-    """DLPackExchangeAPI of DLPack 1.3."""
+    """The struct DLPackExchangeAPI of DLPack 1.3."""
 
     LEND = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))
     STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
@@ -161,7 +163,7 @@ class Exchanged(Array):
     The current stream is that of the array that was made last."""
 
     requires_grad = False
-    current = 0  # handle of the stream
+    current = 0  # handle of the current stream
     CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
     def __init__(self, address, shape, dtype, stream, strides=None, room=None):
@@ -170,7 +172,7 @@ class Exchanged(Array):
         dense = np.cumprod((1, *self.shape[:0:-1]))[::-1] if rank else ()
         self._shape = (ctypes.c_int64 * rank)(*self.shape)
         self._strides = (ctypes.c_int64 * rank)(*(strides or (int(n) for n in dense)))
-        self.room = room  # address of memory for a result
+        self.room = room  # address of the memory that new_empty() uses
         self.negative = self.conjugate = False
         Exchanged.current = stream.handle
 
@@ -207,7 +209,7 @@ def _capsule(table):
 
 
 _table = ExchangeTable(1, 3, None, None, None, None, ExchangeTable.LEND(_lend), ExchangeTable.STREAM(_current))
-_later = ExchangeTable(2, 0, ctypes.addressof(_table))  # a table of DLPack 2, which leads to the other one
+_later = ExchangeTable(2, 0, ctypes.addressof(_table))  # a table of DLPack 2, whose prev_api is the other one
 Exchanged.__dlpack_c_exchange_api__ = _capsule(_later)
 
 
@@ -234,7 +236,7 @@ class Device:
         return made
 
     def allocate(self, size, at=0):
-        """Bytes from some byte on of what cuMemAlloc gives."""
+        """Returns an array of size bytes, from byte `at` on, in a new allocation of cuMemAlloc."""
         enter(self.number)
         start = ctypes.c_uint64()
         cuda("cuMemAlloc_v2", ctypes.byref(start), ctypes.c_size_t(at + size))

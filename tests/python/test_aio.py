@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(ENGINE != "cpu", reason="what is tested is the l
 
 
 def run(main, path, seconds=60, **options):
-    """main(client) on a loop of its own, in which nothing may be left over or be complained about."""
+    """Runs main(client) on a new loop. Fails if anything is left over, or asyncio complains."""
     complaints = []
 
     async def body():
@@ -40,7 +40,7 @@ def run(main, path, seconds=60, **options):
 
 
 async def settle(c):
-    """Turns and slots have come back, and what tasks were canceled for is over."""
+    """Waits until all turns and slots are free again, and the requests of canceled tasks are over."""
     if c.closed:
         return
     end = time.monotonic() + scaled(10)
@@ -51,7 +51,7 @@ async def settle(c):
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch):
-    """How many turns a client has, for settle()."""
+    """Returns how many turns a client has, for settle()."""
     made = tma.aio.AsyncClient.__init__
 
     def init(self, core, thread, reconnect, server_uid, staging, in_flight):
@@ -70,7 +70,7 @@ async def begun(c):
 
 
 class Ticker:
-    """A task that wants to run every 5 ms, and knows the longest time that it could not."""
+    """A task that wakes every 5 ms, and records the longest time for which the loop did not let it run."""
 
     async def __aenter__(self):
         self.gap, self._task = 0.0, asyncio.create_task(self._tick())
@@ -242,7 +242,7 @@ def test_large_beside_small(tmad):
         assert np.array_equal(results[0], large.T) and np.array_equal(results[1], large[:1].T)
         for i in range(200):
             assert np.array_equal(results[2 + i], array_of(i).T)
-        assert order.index(large.nbytes) > 0  # what is small does not wait for it
+        assert order.index(large.nbytes) > 0  # small moves do not wait for the large one
         ticker.check()
 
     run(main, tmad.path)
@@ -290,7 +290,7 @@ def test_many_canceled(tmad, seed):
 
 
 def test_canceled_while_stopped(own):
-    """The request is taken back before it starts, and the slot comes back."""
+    """The request is canceled before it starts, and its slot is free again."""
     async def main(c):
         x = await c.empty(100, "u1")
         out = await c.empty(100, "u1")
@@ -315,7 +315,7 @@ def test_canceled_while_stopped(own):
 
 
 def test_canceled_is_over(tmad):
-    """CancelledError says that nothing is written any more, however often the call is canceled."""
+    """After CancelledError nothing is written any more, however often the call is canceled."""
     async def main(c):
         x, out, t = await c.empty(100, "u1"), await c.empty(100, "u1"), await c.timeline()
         x[:] = 1
@@ -331,7 +331,7 @@ def test_canceled_is_over(tmad):
             assert all(isinstance(r, asyncio.CancelledError) for r in results)
             out[:] = 7
             t.signal(i + 1)
-            assert (await c.copy(x) == 1).all()  # requests run in their order
+            assert (await c.copy(x) == 1).all()  # requests run in order, so the canceled one is over
             assert (out == 7).all()
 
     async def batch(c, x, out, point):
@@ -343,7 +343,7 @@ def test_canceled_is_over(tmad):
 
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_canceled_in_the_thread_is_over(tmad, is_shared):
-    """So it does where the thread moves chunks."""
+    """After CancelledError nothing is written any more, also if the thread moves chunks."""
     class Bar:
         def __init__(self, task):
             self.task, self.is_over, self.late = task, False, 0
@@ -475,7 +475,7 @@ def test_killed_and_started_again(own):
             await asyncio.to_thread(own.start)
             await asyncio.gather(*tasks)
             assert np.array_equal(await c.transpose(shared), array_of(0).T)
-        assert outcome["lost"] == 0, outcome  # each could be repeated
+        assert outcome["lost"] == 0, outcome  # every call could be repeated
 
     run(main, own.path, reconnect=30)
 
@@ -546,12 +546,12 @@ def test_close_that_is_canceled(own):
 
 
 def test_close_that_ends_with_its_loop(tmad):
-    """asyncio.run cancels what is left over when it ends, the client's own task too."""
+    """asyncio.run cancels all tasks that are left at its end, including the one of the client that closes it."""
     async def main():
         c = await tma.aio.connect(tmad.path)
         await c.copy(np.arange(3))
         closing = asyncio.create_task(c.close())
-        await asyncio.sleep(0)  # it has begun, and what it waits for has not
+        await asyncio.sleep(0)  # close() has begun, but the task that it waits for has not
         return c, closing
 
     before = len(os.listdir("/proc/self/fd"))
@@ -564,7 +564,7 @@ def test_close_that_ends_with_its_loop(tmad):
 
 
 def test_forgotten(tmad):
-    """A client that is not closed says so, and its descriptors are closed."""
+    """A client that is dropped without close() warns, and its descriptors are closed."""
     async def main():
         c = await tma.aio.connect(tmad.path)
         await c.copy(np.arange(3))
@@ -618,7 +618,7 @@ def test_beside_the_synchronous_client(tmad):
 
 
 def test_order(tmad):
-    """What is staged waits and signals as what is not."""
+    """Staged moves wait for points and signal them like moves that are not staged."""
     async def main(c):
         timeline = await c.timeline()
         shared = await c.empty((17, 9), "i4")
@@ -640,7 +640,7 @@ def test_order(tmad):
 
 
 def test_large_batches(tmad):
-    """Of as many requests as it takes, with every field that a transform has."""
+    """Large batches are split into as many requests as needed. The moves have every field of a transform."""
     async def main(c):
         timeline = await c.timeline()
         for rank in range(9):

@@ -18,7 +18,7 @@ def strided(x, shape, strides):
 
 
 class Memory:
-    """Makes arrays in shared memory (s), in that of this process (p), or by turns."""
+    """Makes arrays in shared memory (kind s) or in this process's memory (kind p); several kinds are used in turn."""
 
     def __init__(self, c, kinds):
         self._c, self._kinds, self.made = c, kinds, []
@@ -160,7 +160,8 @@ def test_refused(shared_client, call, kinds):
 
 @pytest.mark.parametrize("size", [1, 100])
 def test_refused_by_asyncio(tmad, size):
-    """Small arrays pass through slots, larger ones through a thread."""
+    """The asyncio client refuses them, too, for small arrays, which pass through slots, and large ones, which pass
+    through a thread."""
     async def run():
         async with tma.aio.connect(tmad.path) as c:
             for call in CALLS:
@@ -214,7 +215,8 @@ def test_the_value_is_checked_before_anything_moves(c):
 
 @pytest.mark.parametrize("kinds", ["s", "p", "sp", "ps"])
 def test_what_only_looks_like_it(shared_client, kinds):
-    """Views may be interleaved, arrays empty, entries different, and destinations side by side."""
+    """Arguments that only look as if they shared bytes are accepted: interleaved views, empty arrays, adjacent
+    destinations."""
     c, m = shared_client, Memory(shared_client, kinds)
     x, a = m(4, 5), m(4, 10)
     c.multicast(x, [a[:, ::2], a[:, 1::2]])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that convert: what users expect of their arguments, what is refused, staging, plans, batches and asyncio."""
+"""Tests calls that convert: their arguments, errors, staging, plans, batches and asyncio."""
 import asyncio
 
 import pytest
@@ -17,7 +17,8 @@ X = np.arange(-12, 12, dtype="f4").reshape(2, 3, 4) / 2
 
 # ---- Arguments ----------------------------------------------------------------------------------------------
 def test_dtypes(c):
-    """By any name, in any kind of array; without a cast that is needed nothing changes."""
+    """Types are given by any of their names, for any kind of array. If no conversion is needed, elements stay as they
+    are."""
     for dtype in ("float16", np.float16, np.dtype("f2"), "f2"):
         y = c.copy(X, dtype=dtype)
         assert y.dtype == np.float16 and np.array_equal(y, X.astype("f2"))
@@ -58,7 +59,8 @@ def test_dtypes(c):
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
 def test_the_cast_of_ieee_is_astype(tmad, clients):
-    """By each call: infinities stay, what is too large becomes one, and integers keep their low bits."""
+    """Every call converts like astype: infinities stay, too large values become infinite, and integers keep their low
+    bits."""
     mask = np.array([[0, 0.1, -np.inf, 1e6], [np.inf, 65519, 65520, np.nan]], "f4")
     wide = np.array([[300, -1, 1 << 40, -129], [255, 256, 127, 128]], "i8")
     for x, dtype in ((mask, "f2"), (mask * 0.5, "f2"), (mask, "f4"), (wide, "u1"), (wide, "i1"), (wide, "u8"), (wide, "?"),
@@ -128,7 +130,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("kind,words,arguments", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
 def test_refused(shared_client, kind, words, arguments):
-    """The same of both kinds of memory, before anything is written."""
+    """Arguments are refused in the same way for both kinds of memory, before anything is written."""
     for x in (X, shared(shared_client, X)):
         out = arguments.get("out")
         before = None if out is None else out.copy()
@@ -150,7 +152,8 @@ def test_refused_of_blocks(c):
 
 
 def test_overlaps(c):
-    """In shared memory the service refuses what chunks of private memory are copied for."""
+    """The service refuses overlaps in shared memory; sources in private memory are copied before they are
+    overwritten."""
     def memory(make):
         base = make(48, "f4")
         base[:] = np.arange(48)
@@ -163,7 +166,7 @@ def test_overlaps(c):
         c.copy(base[24:], base[:24], scale=base[:24])
     base, out = memory(np.empty)
     assert np.array_equal(c.copy(base[:24].copy(), out, cast="saturate"), np.arange(24))
-    with tma.connect(c.path, staging=4 << 10) as client:  # in many chunks
+    with tma.connect(c.path, staging=4 << 10) as client:  # the moves take many chunks
         base = np.arange(30000, dtype="f4")
         left, right = base[:10000].copy(), base[5000:15000].copy()
         client.copy(base[20000:], base[1000:11000], scale=base[5000:15000], bias=base[:10000])
@@ -203,7 +206,7 @@ def test_operands_that_repeat_are_staged_once(c):
 
 
 class Bar:
-    """Counts what it is told of."""
+    """A progress bar that counts bytes."""
 
     def __init__(self):
         self.bytes = 0
@@ -271,7 +274,7 @@ def test_a_plan_that_was_made_without_a_cast(c):
 
 @pytest.mark.parametrize("memory", ["shared", "private"])
 def test_batches(c, memory):
-    """More than a message holds, with operands of as many dimensions as there are."""
+    """A batch exceeds one message, and its operands have the largest number of dimensions."""
     def place(array):
         return shared(c, array) if memory == "shared" else array
 
@@ -285,7 +288,7 @@ def test_batches(c, memory):
         made.append(b.copy(x, dtype="i4", scale=2))
         made.append(b.pad(x[0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1, dtype="u1", bias=1))
         made.append(b.transform(x, cast="saturate", bias=-1))
-        made.append(b.copy(x))  # what the last one converted by is its own
+        made.append(b.copy(x))  # the keywords of the previous move do not apply to this one
         for out in outs:
             assert b.run_plan(plan, x, out) is out
         b.run_plan(plan, x, made[0], scale=place(np.ones_like(factors)))
@@ -318,7 +321,7 @@ def test_asyncio(tmad, memory, shape):
             rng = np.random.default_rng(8)
             data = rng.standard_normal(shape).astype("f4")
             x, rows = await place(data), await place(rng.standard_normal((shape[0], 1)))
-            wanted = (data.T * rows.T.astype("f4")).astype("f2")  # calculated in float32
+            wanted = (data.T * rows.T.astype("f4")).astype("f2")  # the calculation is in float32
             many = await asyncio.gather(*(c.transpose(x, dtype="f2", scale=rows.T) for _ in range(20)))
             assert all(y.dtype == np.float16 and np.array_equal(y, wanted) for y in many)
             assert np.array_equal(await c.copy(x, dtype="f8", bias=rows), data + rows)
@@ -357,7 +360,7 @@ def test_asyncio(tmad, memory, shape):
 
 
 def test_asyncio_with_many_and_large_operands(tmad):
-    """More than a message holds in a batch, and operands that do not fit into a slot."""
+    """A batch exceeds one message, and operands do not fit into a slot."""
     async def main():
         async with tma.aio.connect(tmad.path) as c:
             x, factors = await c.empty((2,) * 12), await c.empty((2,) * 12, "f8")

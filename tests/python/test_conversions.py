@@ -16,7 +16,7 @@ from tmad import ENGINE, share
 
 pytestmark = pytest.mark.skipif(ENGINE != "cpu", reason="arrays of the host; the engine's own tests convert on a device")
 TYPES = [d for d in arrays.dtypes() if d.kind != "c"]
-BLOCK = 100  # cases of a test
+BLOCK = 100  # number of random cases in one test
 
 
 def count_of(error):
@@ -38,26 +38,27 @@ def every_value(dtype, rng):
 
 
 def numpy_converts(x, dtype, saturate):
-    """What NumPy and ml_dtypes make of it, clamped first."""
+    """Returns the conversion by NumPy and ml_dtypes, after clamping."""
     wide = x.astype("f8")
     if dtype == bool:
         return wide != 0
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
         wide = np.trunc(np.where(np.isnan(wide), 0, wide))
-        is_low, is_high = wide <= info.min, wide >= info.max  # as float64s: 2^63 is beyond, as it has to be
+        # The limits are compared as float64, where 2^63 is out of range, as it should be.
+        is_low, is_high = wide <= info.min, wide >= info.max
         inside = np.where(is_low | is_high, 0, wide).astype(dtype)
         return np.where(is_low, dtype.type(info.min), np.where(is_high, dtype.type(info.max), inside))
     if not saturate:
         return x.astype(dtype)
-    plain = (x.astype("f4") if x.dtype == dtype else x).astype(dtype)  # the same type, too, gets its one NaN
+    plain = (x.astype("f4") if x.dtype == dtype else x).astype(dtype)  # the type has one NaN
     most = np.float64(arrays.ml_dtypes.finfo(dtype).max)
     clamped = np.clip(wide, -most, most).astype("f8" if dtype == "f8" else "f4").astype(dtype)
     return np.where(np.isnan(wide), plain, clamped)
 
 
 def check_bits(result, wanted, what):
-    """Processors differ in whether a conversion makes a signaling NaN quiet."""
+    """Compares bit for bit, except that a signaling NaN may have become quiet: processors differ in that."""
     quiet = {"float16": 1 << 9, "float32": 1 << 22, "float64": 1 << 51}.get(wanted.dtype.name)
     got, want = bits(result), bits(wanted)
     if quiet:
@@ -97,7 +98,7 @@ def test_every_value(shared_client, seed, source):
 
 # ---- Random ones -------------------------------------------------------------------------------------------
 def lay_out(rng, client, array):
-    """The array in another layout, in shared memory or not."""
+    """Returns a copy of an array in a random layout, in shared memory or not."""
     layout = arrays.Layout(rng, array.shape, False)
     make = client.empty if rng.random() < 0.4 else np.empty
     view = layout.view(make(layout.base_shape(), array.dtype))
@@ -124,7 +125,7 @@ def text_of(operand):
 
 
 def is_same(result, wanted):
-    """Bit for bit, but for what a NaN carries that the arithmetic made."""
+    """Returns whether two arrays are equal bit for bit, except for the payload of NaNs that arithmetic made."""
     name = wanted.dtype.name
     if result.shape != wanted.shape or result.dtype != wanted.dtype:
         return False
@@ -136,7 +137,7 @@ def is_same(result, wanted):
 
 
 def converted(array, dtype, cast, scale, bias):
-    """As the oracle has it, and which elements keep their values."""
+    """Returns the oracle's conversion, and which elements keep their values."""
     raw = bits(array) if array.dtype.name in conversion.SMALL else array
     stored, same = conversion.convert(raw, array.dtype.name, dtype.name, cast, scale, bias)
     return np.asarray(stored).view(dtype), same
@@ -164,7 +165,7 @@ def transform_case(rng, clients):
     wanted = arrays.expected(wanted, None, pads, mode, value).view(target)
     options = {"permute": permute, "pad": pads, "mode": mode, "value": value, "scale": scale, "bias": bias}
     if rng.random() < 0.5 and cast == "saturate":
-        named = {"cast": cast} if source == target else {}  # of another type it is the default
+        named = {"cast": cast} if source == target else {}  # with another type, cast may be omitted
         assert is_same(client.transform(src, dtype=target, **named, **options), wanted), what
         return
     out = lay_out(rng, client, np.zeros(wanted.shape, target))
@@ -193,7 +194,7 @@ def blocks_case(rng, clients):
     is_scatter = rng.random() < 0.5
     index = rng.permutation(n)[:int(rng.integers(0, n + 1))]
     src = lay_out(rng, client, conversion.random_values(rng, source.name, shape).view(source))
-    if is_scatter:  # all of src, into a selection of a larger array
+    if is_scatter:  # all blocks of src are scattered into a larger array
         turned, dst_axis = src.transpose(permute), permute.index(axis)
         into_shape = list(turned.shape)
         into_shape[dst_axis] = n + int(rng.integers(0, 5))
@@ -268,7 +269,7 @@ def test_images_as_dali_normalizes_them(c, memory, mirrored):
 
 
 def weights(rng, shape, dtype):
-    """Blocks of very different sizes, one of them 0."""
+    """Returns weights whose blocks have very different magnitudes; one block is 0."""
     made = rng.standard_normal(shape) * np.exp2(rng.integers(-20, 6, (shape[0] // 128, 1, shape[1] // 128, 1)).repeat(
         128, 1).repeat(128, 3).reshape(shape))
     made[:128, :128] = 0

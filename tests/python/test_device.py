@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Device memory and streams, on the stand-in driver: tmad and this process have one each."""
+"""Tests device memory and streams on the stand-in driver, which tmad and this process each have loaded."""
 import gc
 import threading
 import time
@@ -56,7 +56,7 @@ def test_between_device_arrays(c, span, stream):
 
 
 def test_in_a_default_stream_of_a_thread_without_a_context(c, span):
-    """Where the driver knows no default stream, that of the arrays' device is meant."""
+    """In a thread without a context, the default stream is that of the arrays' device."""
     src, dst = Array(span.start, X.shape, "u4"), Array(span.start + 2 * MIB, X.T.shape, "u4")
     src.put(X)
     failures = []
@@ -68,7 +68,7 @@ def test_in_a_default_stream_of_a_thread_without_a_context(c, span):
         except tma.Error as e:
             failures.append(e)
 
-    for _ in range(2):  # the first one may get a context
+    for _ in range(2):  # the first call may create a context
         thread = threading.Thread(target=run)
         thread.start()
         thread.join()
@@ -159,7 +159,7 @@ def test_gathers_and_scatters_by_pairs(c, span, stream):
 
 
 def test_within_one_array(c, span, stream):
-    """The list has to be the host's, and may be long."""
+    """Blocks move within one array if the list is on the host; it may be long."""
     pool = Array(span.start, (8000, 16), "u4", stream)
     values = np.arange(8000 * 16, dtype="u4").reshape(8000, 16)
     pool.put(values)
@@ -182,7 +182,7 @@ def test_within_one_array(c, span, stream):
 
 @pytest.mark.parametrize("memory", ["device", "shared", "private", "number"])
 def test_conversions(c, span, stream, memory):
-    """Between arrays of a device, and of it and the host; by operands that are anywhere."""
+    """Converts between arrays on a device, and between device and host, with operands in any memory."""
     x = (X % 997).astype("f4")
     factors = np.arange(256, dtype="f4") % 5 - 1
     scale = factors
@@ -226,7 +226,7 @@ def test_conversions(c, span, stream, memory):
 
 @pytest.mark.parametrize("block", [(1, 128), (128, 128), None])
 def test_scales(c, span, stream, block):
-    """On the device, of the device's arrays, for blocks that a tile holds and for all of an array."""
+    """Scales of arrays on a device are computed there, for blocks that fit into a tile and for a whole array."""
     x = (X % 997).astype("f4") - 500
     extents = block or x.shape
     parts = x.reshape(512 // extents[0], extents[0], 256 // extents[1], extents[1])
@@ -247,7 +247,7 @@ def test_scales(c, span, stream, block):
 
 
 def test_an_exact_cast_in_a_stream(c, span, stream):
-    """The error comes with a later call, and says of how many elements."""
+    """The error is raised by a later call, and says how many elements were changed."""
     x = X.astype("f4")
     src, dst = Array(span.start, x.shape, "f4", stream), Array(span.start + 2 * MIB, x.shape, "u2", stream)
     src.put(x)
@@ -263,7 +263,7 @@ def test_an_exact_cast_in_a_stream(c, span, stream):
 
 
 def test_a_stream_orders(c, span):
-    """A chain in one stream, without a wait in between; and two streams at once."""
+    """Runs a chain of moves in one stream without waiting in between, and moves in two streams at once."""
     streams = [Stream(), Stream()]
     arrays = [[Array(span.start + (4 * s + k) * MIB // 2, (256, 256), "u4", stream) for k in range(3)]
               for s, stream in enumerate(streams)]
@@ -301,7 +301,8 @@ def test_streams_and_timelines(c, span, stream):
 
 
 def test_host_memory_stays_until_a_stream_has_used_it(c, span, stream):
-    """Whoever waits for the end of a move to the host may be interrupted, and free what it writes into."""
+    """A caller that waits for a move to the host may be interrupted and free the destination, which then stays until
+    the end."""
     t, src = c.timeline(), Array(span.start, (4096,), "u1", stream)
     src.put(np.full(4096, 7))
     keeper, x = c.empty(4096, "u1"), c.empty(4096, "u1")
@@ -323,7 +324,7 @@ def test_host_memory_stays_until_a_stream_has_used_it(c, span, stream):
 
 
 def test_failures_do_not_hang_the_stream(c, span, stream):
-    """The service refuses it later than the call returns."""
+    """The service refuses a request after the call has returned."""
     src, dst = Array(span.start, (1024,), "u4", stream), Array(span.start + 512, (1024,), "u4", stream)
     other = Array(span.start + MIB, (1024,), "u4", stream)
     src.put(np.arange(1024))
@@ -472,7 +473,7 @@ def test_several_devices():
 
 
 def test_default_streams_of_two_devices():
-    """What is queued in the default stream of one device holds up that device's arrays, and no other's."""
+    """Work in the default stream of one device holds up the arrays of that device, and of no other."""
     with (
         Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon,
         tma.connect(daemon.path, direct=False) as first,

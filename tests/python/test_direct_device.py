@@ -52,7 +52,7 @@ def stream():
 
 @pytest.fixture
 def arrays(span, stream):
-    """Makes arrays of values, one behind the other, which stay until the stream is done with them."""
+    """Makes arrays of values, one behind the other in memory, which is freed only when the stream has finished."""
     at = span.start
 
     def make(values, dtype=None):
@@ -89,7 +89,7 @@ def exchanged(span, stream, values, at=0, **options):
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8", "c16", "?"])
 def test_arrays_with_a_table(c, span, stream, dtype):
-    """Permutations of arrays whose type has DLPack's table of functions, into out and into new arrays."""
+    """Permutes arrays whose type has DLPack's table of functions, into out and into new arrays."""
     x = (np.arange(5 * 6 * 7) % 101).astype(dtype).reshape(5, 6, 7)
     src = exchanged(span, stream, x, room=span.start + MIB)
     assert tma._core.has_exchange(src)
@@ -151,7 +151,7 @@ def test_arrays_with_a_table_that_are_more_than_their_elements(c, span, stream):
 
 
 def test_in_order_with_the_stream(c, arrays, stream):
-    """What is called does not wait; a word that nobody has written holds the stream."""
+    """The calls do not wait, while the stream waits for a word that is not written yet."""
     word, src, dst, again = arrays(np.zeros(1, "u8")), arrays(X), arrays(X.T * 0), arrays(X * 0)
     other = Stream()
     cuda("cuStreamWaitValue64_v2", ctypes.c_void_p(stream.handle), softgpu.u64(word.address), softgpu.u64(1), 0)
@@ -163,7 +163,7 @@ def test_in_order_with_the_stream(c, arrays, stream):
 
 
 def test_a_reshard_waits_for_the_stream(arrays, stream):
-    """The call waits, so it must not begin before the stream has come to it."""
+    """A reshard waits for its end, and does not begin before the earlier work in the stream has ended."""
     word, src, dst, out = arrays(np.zeros(1, "u8")), arrays(X), arrays(X * 0), arrays(X * 0)
     other = Stream()
     softgpu.enter()
@@ -218,7 +218,7 @@ def test_gathers_and_scatters_by_pairs(c, arrays, stream):
 
 
 def test_a_list_within_one_array_does_not_wait(c, arrays, stream):
-    """A word that nobody has written holds the stream."""
+    """The call does not wait, while the stream waits for a word that is not written yet."""
     word, pool = arrays(np.zeros(1, "u8")), arrays(X)
     other = Stream()
     cuda("cuStreamWaitValue64_v2", ctypes.c_void_p(stream.handle), softgpu.u64(word.address), softgpu.u64(1), 0)
@@ -359,7 +359,7 @@ def test_the_last_result(c, arrays, stream):
 @pytest.mark.parametrize("dtype", ["i4", "i8"])
 @pytest.mark.parametrize("n", [6145, 9000, 100000, 524288])
 def test_long_lists(arrays, stream, n, dtype):
-    """A list of the host's is read before the call returns, however long it is."""
+    """A list on the host is read before the call returns, however long it is."""
     index = (np.arange(n) * 7 % 96).astype(dtype)
     pool = arrays(np.arange(96, dtype="u4").reshape(96, 1))
     picked, spread = arrays(np.full((n, 1), 123, "u4")), arrays(np.full((n, 1), 321, "u4"))
@@ -422,7 +422,7 @@ def here():
 
 
 def test_host_memory_without_a_service(here, arrays, stream):
-    """The call waits for what is in the stream, and until what it moves is there."""
+    """The call waits for the work in the stream, and for its own end."""
     src, turned, back = arrays(X), arrays(X.T * 0), np.zeros_like(X)
     for i in range(share(50)):
         here.transpose(X + i, out=turned)
@@ -515,7 +515,7 @@ def test_aio_without_a_service(arrays, stream):
 
 
 def test_points(here, arrays, stream):
-    """The stream waits and signals, and no call does."""
+    """The stream waits for points and signals them; the calls do not wait."""
     t, src, dst = here.timeline(), arrays(X), arrays(X.T * 0)
     table, rows, copied = arrays(X), arrays(np.zeros((2, 64), "u4")), arrays(X * 0)
     plan = here.plan(src, permute=(1, 0), out=dst)

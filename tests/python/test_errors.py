@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong, and what is said of it: classes and statuses, arguments, limits, closed clients and children."""
+"""Tests failures and their messages: classes and statuses, arguments, limits, closed clients and child processes."""
 import os
 import socket
 import threading
@@ -230,7 +230,7 @@ def test_a_child_has_to_connect_by_itself(c):
                     call()
                 except RuntimeError as e:
                     assert "another process" in str(e)
-            x[:] = 9  # it is shared
+            x[:] = 9  # the array is writable because it is shared
             c.close()
             del x, region, c
             code = 0

@@ -20,7 +20,7 @@ needs_numpy = pytest.mark.skipif(importlib.util.find_spec("numpy") is None, reas
 
 
 def python(*arguments, status=0, **options):
-    """What a program printed: on standard output, and on standard error."""
+    """Runs a Python program, and returns its standard output and its standard error."""
     done = subprocess.run([sys.executable, "-W", "error", *arguments], capture_output=True, encoding="utf-8",
                           timeout=scaled(120), stdin=subprocess.DEVNULL, check=False, **options)
     assert done.returncode == status, f"{done.returncode}: {done.stdout}\n{done.stderr}"
@@ -28,7 +28,7 @@ def python(*arguments, status=0, **options):
 
 
 def without(*modules):
-    """Code in front of which these modules are not to be had."""
+    """Returns code that makes imports of these modules fail in the code after it."""
     return "import sys; " + "".join(f"sys.modules[{name!r}] = None; " for name in modules)
 
 
@@ -63,7 +63,7 @@ def test_tour_by_environment(tmad):
 
 @needs_numpy
 def test_tour_on_a_terminal(tmad):
-    """With a bar, where tqdm is installed."""
+    """On a terminal the tour shows a progress bar, if tqdm is installed."""
     main, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     process = subprocess.Popen([sys.executable, "-m", "tmaclient", "--socket", tmad.path], stdin=subprocess.DEVNULL,
@@ -73,7 +73,7 @@ def test_tour_on_a_terminal(tmad):
     while True:
         try:
             data = os.read(main, 65536)
-        except OSError:  # the other side is closed
+        except OSError:  # the other side of the terminal is closed
             break
         if not data:
             break
@@ -98,7 +98,7 @@ def test_options():
 # ---- The README's example ------------------------------------------------------------------------------------
 @needs_numpy
 def test_readme():
-    """It prints what the text below it says."""
+    """The example in README.md prints what the text below it says."""
     with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
         code, told = re.search(r"<!-- example.py -->\n```python\n(.*?)```\n<!-- end of example -->\n\nIt prints `(.*?)`",
                                file.read(), re.DOTALL).groups()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks are gathered and scattered at once, by pairs, as NumPy does it."""
+"""Tests that blocks are gathered and scattered at once, by pairs, as NumPy does it."""
 import asyncio
 
 import pytest
@@ -17,7 +17,7 @@ PAIRS = [[3, 1], [0, 5], [3, -2]]
 
 
 def moved(dst, src, pairs, axis=0, permute=None):
-    """Returns what dst is afterwards."""
+    """Returns the expected contents of dst after a call."""
     after, pairs = dst.copy(), np.asarray(pairs, "i8").reshape(-1, 2)
     blocks = src if permute is None else src.transpose(permute)
     arrays.raw(np.moveaxis(after, axis, 0))[pairs[:, 1]] = arrays.raw(np.moveaxis(blocks, axis, 0).copy())[pairs[:, 0]]
@@ -25,7 +25,7 @@ def moved(dst, src, pairs, axis=0, permute=None):
 
 
 def given(rng, pairs):
-    """Returns the pairs in a form that a caller may have them in."""
+    """Returns the pairs in one of the forms that callers may pass."""
     kind = rng.choice(["list", "tuples", "int16", "int32", "int64", "strided", "turned"])
     if kind == "list":
         return pairs.tolist()
@@ -36,12 +36,12 @@ def given(rng, pairs):
         wide[::2, ::2] = pairs
         return wide[::2, ::2]
     if kind == "int16" and len(pairs) and np.abs(pairs).max() > np.iinfo("i2").max:
-        kind = "int32"  # they do not fit
+        kind = "int32"  # the numbers do not fit into int16
     return pairs.T.copy().T if kind == "turned" else pairs.astype(kind)
 
 
 def random_pairs(rng, n_dst, n_src, is_one_pool):
-    """Returns pairs that have each block of dst at most once, and in one pool none that is read."""
+    """Returns pairs that name each block of dst at most once, and within one pool write no block that they read."""
     order = rng.permutation(n_dst)
     count = int(rng.integers(0, n_dst + 1))
     if is_one_pool:
@@ -115,7 +115,7 @@ def test_pairs_of_all_kinds(c):
 
 
 def test_within_one_array(c):
-    """Blocks move to other places within one cache, also in more requests than one."""
+    """Blocks move to other places within one cache, also if that takes several requests."""
     many = np.random.default_rng(1).permutation(30000).reshape(-1, 2)
     for make_pool in memories(c):
         pool = make_pool(np.arange(30000 * 3, dtype="i4").reshape(-1, 3))
@@ -162,7 +162,7 @@ def test_long_lists(c):
 
 
 def test_sources_that_repeat(c):
-    """All blocks of the source are one."""
+    """All blocks of the source are the same memory."""
     for make_dst in memories(c):
         for one in (arrays.shared(c, X[2]), X[2]):
             dst = make_dst(-X)
@@ -249,7 +249,7 @@ def test_wrong_arguments(shared_client, i):
 
 
 def test_sides_that_overlap(c):
-    """What is staged is copied first; what is shared is refused, unless both sides are the same blocks."""
+    """Staged sides that overlap are copied first. Shared ones are refused, unless both sides are the same blocks."""
     x = arrays.shared(c, np.arange(40.0).reshape(8, 5))
     with pytest.raises(tma.OverlapError):
         c.gather_scatter(x[1:], x[:-1], [(0, 5)])
@@ -269,7 +269,7 @@ def test_what_is_staged_may_overlap(c):
 
 
 def test_timelines(c):
-    """They are waited for before, and signaled after, all requests of a call."""
+    """A call waits for a point before all its requests, and signals one after all of them."""
     timeline = c.timeline()
     many = np.random.default_rng(4).permutation(20000).reshape(-1, 2)
     for i, make_pool in enumerate(memories(c), 1):

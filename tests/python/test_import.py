@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package can be imported, is whole, and has the version of everything else."""
+"""Tests that the package can be imported, is complete, and has the version of the rest of tmad."""
 import ast
 import graphlib
 import os

@@ -51,11 +51,11 @@ class Timer:
 
 
 class Interrupted(Exception):
-    """What a handler raises. It is an Exception, which more code catches than KeyboardInterrupt."""
+    """The exception that handlers raise. It is an Exception, which more code catches than KeyboardInterrupt."""
 
 
 class Signals:
-    """Interrupts calls, by a signal each, and knows what became of each exception that a handler has raised."""
+    """Interrupts each call by a signal, and counts the exceptions that handlers have raised and that have arrived."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -87,14 +87,15 @@ class Signals:
         self._seconds = min(time.monotonic() - start, 0.9)
 
     def raise_within(self, call):
-        """Calls until a handler has raised an exception, which arrives here."""
+        """Repeats a call until a handler has raised an exception, which leaves this function."""
         self.random.choice(self._timers).set(self.random.random() * 0.001)
         while True:
             call()
-            time.sleep(0)  # as below
+            time.sleep(0)  # lets Python run a handler, as in interrupt()
 
     def interrupt(self, call):
-        """Returns whether the call had not returned yet."""
+        """Calls a function and interrupts it at a random time. Returns whether the signal came before the call
+        returned."""
         is_running = True
         timer, delay = self.random.choice(self._timers), self.random.random() * self._seconds
         try:
@@ -102,8 +103,8 @@ class Signals:
             call()
             is_running = False
             while self.raised == self.caught:
-                time.sleep(0)  # Python may not see at once what another thread's C handler has noted
-            for _ in range(1000):  # by now it has arrived, or is lost
+                time.sleep(0)  # a C handler that ran in another thread may be noticed only later
+            for _ in range(1000):  # after this, the exception has arrived, or is lost
                 pass
         except BaseException as e:
             if e is not self._last:
@@ -112,13 +113,13 @@ class Signals:
             self.caught += 1
         assert self.raised == self.caught, "a handler's exception was lost"
         self._last = None
-        # Three of four come during the call, whose duration is other than when nothing interrupts it.
+        # Adjusts the delays so that three of four signals come during the call.
         self._seconds = min(self._seconds * (1.01 if is_running else 0.97), 0.9)
         return is_running
 
 
 def left():
-    """What this process holds: descriptors, mappings and threads."""
+    """Returns the numbers of descriptors, of mappings of shared memory and of threads of this process."""
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
         return len(os.listdir("/proc/self/fd")), sum("memfd:" in line for line in lines), threading.active_count()
 
@@ -133,7 +134,7 @@ def memory():
 
 
 def pair(c, is_shared, shape, dtype="f4"):
-    """A source and a destination."""
+    """Returns a source with values, and a destination."""
     make = c.empty if is_shared else np.empty
     src, out = make(shape, dtype), make(shape, dtype)
     src[...] = np.arange(src.size).reshape(shape) % 100
@@ -149,7 +150,7 @@ class Bar:
 
 
 def moves(c, is_shared):
-    """Calls by name, of arrays of one kind."""
+    """Returns calls that move arrays of one kind, by name."""
     small, small_out = pair(c, is_shared, (30, 40))
     large, large_out = pair(c, is_shared, (1500, 1600), "u1")
     scale, fp8 = c.empty((30, 20), "f4"), c.empty((30, 40), "f2")
@@ -188,7 +189,7 @@ def moves(c, is_shared):
 
 
 def others(c, path):
-    """Calls by name that move nothing."""
+    """Returns calls that move nothing, by name."""
     array, timeline = np.ones((30, 40), "f4"), c.timeline()
 
     def connect():
@@ -234,7 +235,7 @@ def test_handlers_that_raise(tmad, seed, kind):
         gc.collect()
         c.ping()
         assert not signals.unraisable, signals.unraisable
-        assert len(c.regions()) <= regions + 1  # staging memory
+        assert len(c.regions()) <= regions + 1  # one more region may be staging memory
         wait_until(lambda: is_within(left(), before, 1), f"{left()} is {before}")
         assert memory() < halfway + 16 * MIB or not NATIVE
         print(f"{kind}: {n_running} interrupts within the call, {signals.caught - n_running} after it")
@@ -242,7 +243,7 @@ def test_handlers_that_raise(tmad, seed, kind):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if " " in kind])
 def test_handlers_that_move(tmad, seed, kind):
-    """They are served, or told that the client is in a call of this thread."""
+    """Calls in handlers are served, or raise an error that says that the client is in a call of this thread."""
     def handler(number, frame):
         try:
             assert np.array_equal(c.copy(array), array)
@@ -267,7 +268,7 @@ def test_handlers_that_move(tmad, seed, kind):
 
 
 def test_a_stage_is_left_free(hosts, seed):
-    """The exception of a handler has the frames in which it was raised, and none of them keeps the stage's lock."""
+    """No frame of the traceback of a handler's exception keeps the stage's lock."""
     def take():
         stage._lock.acquire()
         stage._lock.release()
@@ -287,7 +288,7 @@ def test_a_stage_is_left_free(hosts, seed):
 
 
 def test_asyncio(tmad, seed):
-    """A signal cancels the main task: whatever that waits for, connecting and closing included, nothing is left."""
+    """A signal cancels the main task. Nothing is left behind, whatever the task was waiting for."""
     task = None
 
     def handler(number, frame):
@@ -321,7 +322,7 @@ def test_asyncio(tmad, seed):
     finally:
         timer.delete()
         signal.signal(signal.SIGALRM, before)
-    task = None  # whose traceback keeps the last client
+    task = None  # the traceback of the task keeps the last client alive
     gc.collect()
     wait_until(lambda: is_within(left(), held), f"{left()} is {held}")
     assert n_canceled

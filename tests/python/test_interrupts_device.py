@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals whose handlers raise, in calls on device memory: they wait in streams, whose order they must not break."""
+"""Tests signals whose handlers raise, in calls on device memory: they must not break the order of streams."""
 import contextlib
 import gc
 
@@ -59,7 +59,7 @@ def test_handlers_that_raise(c, seed, kind):
         held, n_running, n = left(), 0, share(500)
         while n_running < n:
             n_running += signals.interrupt(call)
-            with contextlib.suppress(tma.NoReplyError):  # of a request in a stream whose connection the signal has closed
+            with contextlib.suppress(tma.NoReplyError):  # the request in the stream had a connection that the signal has closed
                 c.synchronize()
         assert not signals.unraisable
     c.synchronize()

@@ -11,11 +11,12 @@ import tmaclient as tma
 from tmaclient._moves import Layers
 from tmad import share
 
-CASES = 150  # of a test
+CASES = 150  # number of random cases in one test
 
 
 def bases(rng, client, layout, n, dtype, memory):
-    """A base for each layer: in shared memory, in memory of this process, some in either, or all in one array."""
+    """Makes a base for each layer: in shared memory, in this process's memory, in both by turns, or all in one
+    array."""
     shape = layout.base_shape()
     if memory == "one":
         whole = client.empty((n, *shape), dtype)
@@ -29,7 +30,7 @@ def bases(rng, client, layout, n, dtype, memory):
 
 
 def check_into(call, made, layout, wanted, what):
-    """Only the arrays in the bases change, and to what is wanted."""
+    """Checks that a call changes the arrays in the bases to the wanted values, and nothing else."""
     after = [base.copy() for base in made]
     for base, one in zip(after, wanted, strict=True):
         arrays.raw(layout.view(base))[...] = one
@@ -39,7 +40,7 @@ def check_into(call, made, layout, wanted, what):
 
 
 class Case:
-    """Layers of any layout, an axis of them, an index and a permutation."""
+    """A random case: layers of any layout, an axis, an index and a permutation."""
 
     def __init__(self, rng, clients):
         self.rng, self.client = rng, clients[int(rng.integers(len(clients)))]
@@ -69,7 +70,8 @@ class Case:
         return array if self.permute is None else array.transpose(self.permute)
 
     def stacked(self, shape):
-        """An array for all layers, and its base: any layout, also with the layers elsewhere than outside."""
+        """Returns a base for one array of all layers, and its random layout, in which the dimension of layers may be
+        any."""
         layout = arrays.Layout(self.rng, (self.n, *shape), False)
         base = (self.client.empty if self.rng.random() < 0.6 else np.empty)(layout.base_shape(), self.dtype)
         arrays.fill(self.rng, base)
@@ -129,7 +131,7 @@ INDEX = [6, 0, -1]
 
 
 def numbers(n=N, dtype="f4", shape=SHAPE):
-    """Layers of this process's memory, no two elements of them the same."""
+    """Returns n layers in this process's memory, whose elements are all different."""
     return list(np.arange(n * int(np.prod(shape)), dtype=dtype).reshape(n, *shape))
 
 
@@ -173,7 +175,7 @@ def test_more_than_a_request_has(c, is_shared):
 
 @pytest.mark.parametrize("n", [1, 64, 1024])
 def test_a_long_list(c, n):
-    """What does not fit beside the places is put into shared memory."""
+    """A block list that does not fit into the request beside the list of layers is put into shared memory."""
     layers = [arrays.shared(c, a) for a in numbers(n, "i2", (4, 1))]
     for length in (1500, 5000, 7000):
         index = np.arange(length) % 4
@@ -219,7 +221,7 @@ def test_progress(c):
 
 
 def test_staged_layers_that_are_both_sides(c):
-    """What is read was not written before."""
+    """No layer is written before it is read."""
     layers = numbers()
     before = np.stack(layers)
     c.gather(layers, range(8), out=layers[::-1])
@@ -265,7 +267,7 @@ def test_layers_that_were_adapted(c):
 
 
 def test_requests_of_a_job(c):
-    """What moves parts of layers makes of a job."""
+    """The requests of jobs that move parts of layers do what one job would."""
     pools, out = [arrays.shared(c, a) for a in numbers()], c.empty((N, 3, 3, 4), "f4")
     layers, options = Layers.parse(pools, "src"), tma._jobs.Options()
     tickets = []
@@ -345,7 +347,7 @@ def test_what_the_core_refuses(c):
 
 @pytest.mark.parametrize("is_scatter", [False, True])
 def test_again(c, is_scatter):
-    """A request once more: by another list, between other layers and other bytes."""
+    """Request.again() makes a request for another list, other layers and other bytes."""
     layers = [[arrays.shared(c, a + 100 * k) for a in numbers()] for k in range(2)]
     parsed = [tma._jobs.Layers.parse(each, "layers") for each in layers]
     slots = [c.empty(4 * N * 3 * 12 + 4, "u1") for _ in range(2)]

@@ -15,7 +15,7 @@ softgpu.require()
 
 N, SHAPE, INDEX = 4, (16, 8, 4), [9, 0, 15]
 VALUES = np.arange(N * 512, dtype="f4").reshape(N, *SHAPE)
-TAKEN = np.stack([a[INDEX].transpose(2, 0, 1) for a in VALUES])  # as permuted
+TAKEN = np.stack([a[INDEX].transpose(2, 0, 1) for a in VALUES])  # the expected result, permuted
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def tmad(gpus):
 
 
 def test_default_streams_are_each_device_s(devices):
-    """The interface numbers them all 1, and says nothing of the device."""
+    """Default streams of different devices are told apart, although the interface numbers them all 1."""
     arrays = [device.array(VALUES[0]) for device in devices]
     for array in arrays:
         array.stream = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls in great number, also failing ones: nothing grows, in this process or in the service."""
+"""Tests that many calls, failing ones included, leak nothing in this process or in the service."""
 import gc
 import mmap
 import os
@@ -27,7 +27,7 @@ def fails(kind, call):
 
 
 def kinds(c):
-    """Calls by name."""
+    """Returns calls of every kind, by name."""
     shared, out, ordinary = c.empty((8, 8), "f4"), c.empty((8, 8), "f4"), np.zeros((8, 8), "f4")
     plan, timeline, t = c.plan(shared, out=out), c.timeline(), tma.Tensor(shared)
     released = c.plan(shared)
@@ -159,7 +159,7 @@ def test_nothing_grows(tmad, c, name):
         wait_until(is_same, "as before", 3)
     except AssertionError:
         assert after == before, name
-    for _ in range(3):  # a few objects come to be once; what leaks grows again
+    for _ in range(3):  # a few objects are made once; a leak grows every time
         if (more := sys.getallocatedblocks() - blocks) < max(200, n // 10):
             break
         blocks += more
@@ -167,7 +167,7 @@ def test_nothing_grows(tmad, c, name):
             call()
     assert more < max(200, n // 10), "no object for each call"
     if NATIVE and "LD_PRELOAD" not in os.environ:
-        for _ in range(2):  # a heap may take some more once; what leaks grows again
+        for _ in range(2):  # a heap may grow once; a leak grows every time
             if (grown := rss() - resident) < max(MIB, n * 40):
                 break
             resident = rss()

@@ -17,7 +17,7 @@ from tmad import Tmad, scaled, share
 
 
 def test_no_service(monkeypatch):
-    """There is no service, and the functions look for none."""
+    """The functions work without a service, and do not look for one."""
     monkeypatch.setenv("TMAD_SOCKET", "/nowhere")
     x = np.random.default_rng(1).random((200, 300))
     assert np.array_equal(tma.transpose(x), x.T)
@@ -45,7 +45,8 @@ def test_its_client():
 
 @pytest.fixture
 def unnamed(monkeypatch, tmp_path):
-    """Nothing names a service; the last of the usual paths, which is returned, is in a folder of the test's own."""
+    """Makes sure that nothing names a service. Returns the last of the usual paths, which is in a folder of the
+    test."""
     if os.path.exists("/run/tmad/tmad.sock"):
         pytest.skip("a service runs at /run/tmad/tmad.sock")
     monkeypatch.delenv("TMAD_SOCKET", raising=False)
@@ -85,7 +86,7 @@ def test_a_service_that_is_named_is_the_one(monkeypatch):
 
 
 def test_results_are_the_callers():
-    """No memory is shared for them, as a service would need it."""
+    """Results are ordinary arrays: no memory is shared, as a service would need."""
     x = np.ones((64, 64))
     results = [tma.transpose(x), tma.copy(x), tma.pad(x, 1), tma.local().transpose(x)]
     assert all(result.flags.owndata for result in results)
@@ -194,7 +195,7 @@ def test_asyncio():
 
 
 def test_waits_that_are_interrupted():
-    """Ctrl-C ends a wait for a point: the request is taken back, nothing moves, and the client works on."""
+    """Ctrl-C ends a wait for a point: the request is canceled, nothing moves, and the client can still be used."""
     with tma.connect("local:") as c:
         x, out, t = np.arange(1000), np.zeros(1000, "i8"), c.timeline()
         for i in range(share(10)):
@@ -225,7 +226,7 @@ def test_waits_that_time_out():
 
 
 def test_waits_that_are_canceled():
-    """Arrays of a task that was canceled are let go, and nothing writes to them."""
+    """The arrays of a canceled task are released, and nothing writes to them."""
     async def main():
         async with tma.aio.connect("local:") as c:
             x, out, t = np.arange(1000), np.zeros(1000, "i8"), await c.timeline()

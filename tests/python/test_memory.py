@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared memory: made, registered, released; and how much of it staging takes."""
+"""Tests shared memory that is made, registered and released, and the amount that staging takes."""
 import ctypes
 import gc
 import mmap
@@ -31,7 +31,7 @@ def test_made(c, make):
 
 
 def in_place(c, x):
-    """Whether the service moves it where it is."""
+    """Returns whether the service moves an array without staging."""
     wanted = np.array(x.T)
     out = c.empty(wanted.shape, x.dtype)
     c._staging._kept.clear()
@@ -79,7 +79,8 @@ def test_registered_memory_stays_while_it_is(c):
 
 
 def test_memory_of_an_array_stays_while_it_is(c):
-    """np.ndarray lets go of the buffer that it was made of, and a view's base is another array."""
+    """The memory of a registered array stays mapped, though np.ndarray drops its buffer and a view's base is another
+    array."""
     shm = shared_memory.SharedMemory(create=True, size=1 << 16)
     path = f"/dev/shm/tmaclient-test-{os.getpid()}"
     mapped = np.memmap(path, "u1", "w+", shape=1 << 16)
@@ -97,7 +98,7 @@ def test_memory_of_an_array_stays_while_it_is(c):
 
 
 def test_what_lies_there_now_is_no_registered_memory(c):
-    """An object need not say whose memory it has: other memory may be mapped where it was."""
+    """If other memory is mapped at the address of a registered array, that is not taken for the registered memory."""
     libc = ctypes.CDLL(None)
     libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, *[ctypes.c_size_t] * 5]
 
@@ -171,7 +172,7 @@ def test_staging_is_bounded(tmad):
         pytest.skip("not enough memory")
     limit = 8 << 20
     with tma.connect(tmad.path, staging=limit) as c:
-        x = np.arange(64 << 20, dtype="u8").reshape(8192, 8192)  # 512 MiB
+        x = np.arange(64 << 20, dtype="u8").reshape(8192, 8192)  # the array has 512 MiB
         out = np.empty_like(x)
         out[...] = 0
         mapped, resident, stop = [], [], threading.Event()

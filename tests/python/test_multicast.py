@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""multicast: several results of one move, in any kinds of memory."""
+"""Tests multicast, which makes several results of one move, in any kinds of memory."""
 import asyncio
 
 import pytest
@@ -22,7 +22,7 @@ def shared(c, values):
 
 
 def outs_of(c, shape, dtype="f4"):
-    """Shared and private arrays, in C order and others."""
+    """Returns shared and private arrays for results, in C order and in other layouts."""
     wide = c.empty((shape[0], shape[1] + 5), dtype)
     return [c.empty(shape, dtype), np.zeros(shape, dtype), np.zeros(shape[::-1], dtype).T, wide[:, 2:-3],
             c.empty(shape, dtype)[::-1]]
@@ -118,7 +118,7 @@ def test_in_a_loop(tmad):
 
 @pytest.mark.skipif(not softgpu.IS_THERE, reason=softgpu.NEEDED)
 def test_on_devices():
-    """Arrays on two devices and the host, each in its own stream."""
+    """Results are on two devices and on the host, each in its own stream."""
     softgpu.driver()
     with Tmad("--device-chunk-bytes=4096", engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon:
         client = tma.connect(daemon.path, direct=False)
@@ -139,7 +139,7 @@ def test_on_devices():
             for out in outs:
                 assert np.array_equal(out if isinstance(out, np.ndarray) else out.get(), (X + i).T), i
         assert [a.get().any() for a in arrays] == [True] * 4
-        client.multicast(X, arrays, permute=(1, 0))  # which the service does not reach
+        client.multicast(X, arrays, permute=(1, 0))  # the service does not reach some of the arrays
         assert all(np.array_equal(array.get(), X.T) for array in arrays)
         client.close()
         for span, stream in made:

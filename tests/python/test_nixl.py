@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers between hosts over a stand-in for NIXL, which delivers late and out of order: what arrives, and calls."""
+"""Tests transfers between hosts, and the calls, over a stand-in for NIXL that delivers late and out of order."""
 import concurrent.futures
 import random
 import subprocess
@@ -20,7 +20,7 @@ TYPES = ("uint8", "float16", "int32", "float64")
 
 
 class Case:
-    """A transfer at random: arrays of both sides, and what has to come."""
+    """A random transfer: arrays of both sides, and the expected result."""
 
     def __init__(self, client, rng):
         rank = int(rng.integers(1, 5))
@@ -46,7 +46,8 @@ class Case:
             self.source, self.into = self.source[0], self.into[0]
 
     def _side(self, client, rng, dtype, wire, n_layers, limit, blocks, is_receiver=False):
-        """Arrays whose blocks, permuted, are those of the wire; the list of them; and the keywords."""
+        """Returns arrays of one side, whose permuted blocks have the shape on the wire, the block list, and the
+        keywords."""
         rank = len(wire) + 1
         axis_on_wire = int(rng.integers(0, rank))
         on_wire = [*wire[:axis_on_wire], limit, *wire[axis_on_wire:]]
@@ -94,7 +95,8 @@ class Case:
 
 
 def test_at_random(hosts, seed):
-    """Between three hosts, in all directions, some at once: other axes, orders, layers and slots on either side."""
+    """Three hosts run transfers in all directions, several at once, with different axes, orders and slots on both
+    sides."""
     rng = np.random.default_rng(seed)
     for name, slot_bytes, slots in (("a", 4096, 2), ("b", 8192, 1), ("c", 65536, 5)):
         hosts.start(name, slot_bytes=slot_bytes, send_slots=slots, receive_slots=slots)
@@ -118,7 +120,7 @@ def test_at_random(hosts, seed):
 
 @pytest.mark.parametrize(("from_", "to"), [(a, b) for a in (1, 2, 4, 8) for b in (1, 2, 4, 8)])
 def test_tensor_parallelism(hosts, from_, to):
-    """Heads of from_ ranks to those of other ranks, with another order of dimensions."""
+    """Heads go from from_ ranks to another number of ranks, with another order of dimensions."""
     rng = np.random.default_rng(1)
     a, b = hosts.start("a"), hosts.start("b")
     heads, layers, n = 8, 3, 5
@@ -160,7 +162,7 @@ def test_conversion(hosts, where):
 
 
 def test_scales_anywhere(hosts):
-    """Also in memory that the service does not have, or as a list."""
+    """scale and bias may be in memory that the service does not reach, or lists."""
     a, b = hosts.start("a"), hosts.start("b")
     x, y = hosts.client.empty((9000, 6), "float32"), hosts.client.empty((9000, 6), "float32")
     x[...] = np.random.default_rng(6).standard_normal(x.shape)
@@ -186,7 +188,7 @@ def test_next_to_nothing(hosts, shape):
 
 
 def test_memory_is_bounded(hosts):
-    """By the slots, however long a list is."""
+    """The slots bound the memory, however long a list is."""
     a, b = hosts.start("a"), hosts.start("b")
     x, y = hosts.client.empty((40000, 64), "float32"), hosts.client.empty((40000, 64), "float32")
     x[...] = np.arange(40000)[:, None]
@@ -203,7 +205,7 @@ def test_memory_is_bounded(hosts):
 
 
 def test_many_slots(hosts):
-    """More than one message can grant."""
+    """A receive grants more slots than fit into one message."""
     hosts.options["slot_bytes"] = 1
     a = hosts.start("a", send_slots=12000, receive_slots=0, memory=hosts.client.empty(12000, "u1"))
     b = hosts.start("b", send_slots=0, receive_slots=12000, memory=hosts.client.empty(12000, "u1"))
@@ -217,7 +219,7 @@ def test_many_slots(hosts):
 
 
 def test_by_threads(network, tmad):
-    """Stages with threads of their own, used by several at once."""
+    """Stages with threads are used by several threads at once."""
     with tma.connect(tmad.path) as ours, tma.connect(tmad.path) as theirs:
         hosts = Hosts(ours, thread=True)
         a = hosts.start("a")
@@ -235,7 +237,7 @@ def test_by_threads(network, tmad):
 
 
 def test_a_client_of_several(network, tmad):
-    """Its other threads copy by it, in chunks that they wait for, and another stage has it, too."""
+    """Two stages and other threads, which copy in chunks and wait, use one client."""
     with tma.connect(tmad.path, staging=16 << 10) as client:
         hosts = Hosts(client, thread=True)
         a, b = hosts.start("a"), hosts.start("b")
@@ -267,7 +269,7 @@ def test_a_client_of_several(network, tmad):
 
 
 def test_others_use_the_agent(hosts):
-    """Notifications without the prefix are the caller's."""
+    """Notifications without the prefix are left to the caller."""
     a, b = hosts.start("a"), hosts.start("b")
     x = hosts.client.empty((2, 8), "u1")
     a.agent.send_notif("b", b"of somebody else")
@@ -280,7 +282,8 @@ def test_others_use_the_agent(hosts):
 
 @pytest.mark.parametrize("extent", [1, 2, 6, 8])
 def test_shared_parts(extent):
-    """Each receiver has each of its parts once, from a sender that has it; copies share the work."""
+    """Each receiver gets each of its parts once, from a sender that has it; senders with the same part share the
+    work."""
 
     def held(rank, ranks):
         return list(range(rank * extent // ranks, rank * extent // ranks + max(1, extent // ranks)))
@@ -302,7 +305,8 @@ def test_shared_parts(extent):
 
 
 def test_pieces(seed):
-    """Each block of each layer is in one piece, and each piece fits; there are few more than there have to be."""
+    """Each block of each layer is in one piece, each piece fits into a slot, and the number of pieces is near the
+    least."""
     from tmaclient.nixl._pieces import MOST_BLOCKS, MOST_LAYERS, Pieces
 
     rng = random.Random(seed)
@@ -331,7 +335,7 @@ def test_pieces(seed):
 
 
 def test_a_ping_moves_nothing(hosts, network):
-    """An idle stage sleeps as long when its peers say that they are there."""
+    """Pings of peers do not count as movement, so an idle stage sleeps as long as without them."""
     a, b = hosts.start("a"), hosts.start("b")
     hosts.until(lambda: not a.progress() and not b.progress())
     b._exchange.tell("a", "ping")
@@ -357,7 +361,7 @@ def test_descriptors_are_bounded(hosts, monkeypatch):
 
 
 def test_the_agent_that_a_stage_makes(hosts):
-    """It has no thread of NIXL's that polls all the time, and listens only at a port."""
+    """The agent has no progress thread, which would poll all the time, and listens only if there is a port."""
     for port, listens in ((None, False), (5600, True)):
         stage = tma.nixl.Stage(hosts.client, "a", port=port, **hosts.options)
         options = stage.agent.options
@@ -367,7 +371,7 @@ def test_the_agent_that_a_stage_makes(hosts):
 
 
 def test_connect(hosts):
-    """Metadata of a peer that has no stage yet lacks its slots; who connects waits for the stage, and for them."""
+    """Metadata of a peer that has no stage yet does not cover its slots; connect() waits for the stage and for them."""
     from nixl._api import nixl_agent
 
     a, agent = hosts.start("a"), nixl_agent("b")
@@ -393,7 +397,7 @@ def etcd(monkeypatch):
 
 
 def meet(hosts, *pairs):
-    """Each pair's stage connects to its peer by etcd, all at once."""
+    """Connects the stage of each pair to its peer by etcd, all at once."""
     with concurrent.futures.ThreadPoolExecutor() as pool:
         calls = [pool.submit(stage.connect, peer, timeout=4.0) for stage, peer in pairs]
         hosts.until(lambda: all(call.done() for call in calls))
@@ -402,7 +406,7 @@ def meet(hosts, *pairs):
 
 
 def exchange(hosts, a, b):
-    """Both send to each other."""
+    """Has both stages send to each other."""
     rng, transfers, arrays = np.random.default_rng(10), [], []
     for sender, receiver in ((a, b), (b, a)):
         arrays.append((filled(hosts.client, rng, (20, 256), "u1"), hosts.client.empty((20, 256), "u1")))
@@ -413,7 +417,7 @@ def exchange(hosts, a, b):
 
 
 def test_connect_by_etcd(hosts, etcd):
-    """At once: neither waits for the other before it has told of itself."""
+    """Two stages connect at once: neither waits for the other's metadata before it has sent its own."""
     a, b = hosts.start_unknown("a"), hosts.start_unknown("b")
     meet(hosts, (a, "b"), (b, "a"))
     exchange(hosts, a, b)
@@ -421,7 +425,7 @@ def test_connect_by_etcd(hosts, etcd):
 
 @pytest.mark.parametrize("patience_s", [5.0, 0.1])
 def test_connect_by_etcd_to_one_that_comes_later(hosts, network, etcd, monkeypatch, patience_s):
-    """While NIXL waits for its metadata, or after NIXL has given up."""
+    """The peer comes while NIXL waits for its metadata, or after NIXL has given up."""
     from nixl import _api
 
     monkeypatch.setattr(_api, "ETCD_PATIENCE_S", patience_s)
@@ -441,7 +445,7 @@ def test_connect_by_etcd_to_one_that_comes_later(hosts, network, etcd, monkeypat
 
 
 def test_connect_by_etcd_to_another_in_its_place(hosts, etcd):
-    """Of which etcd still has the earlier one's metadata."""
+    """A stage connects to one that replaces another, while etcd still has the metadata of the earlier one."""
     a, b = hosts.start_unknown("a"), hosts.start_unknown("b")
     meet(hosts, (a, "b"), (b, "a"))
     b.agent.end()
@@ -497,7 +501,7 @@ def test_arguments(hosts):
 
 
 def test_callbacks(network, tmad):
-    """They may call anything: the stage, other threads that do, and close()."""
+    """Callbacks may call the stage, wait for other threads that call it, and close it."""
     with tma.connect(tmad.path) as client:
         hosts = Hosts(client, thread=True)
         a, b = hosts.start("a"), hosts.start("b")
@@ -537,7 +541,7 @@ def test_callbacks(network, tmad):
 
 
 def test_many_callbacks_in_each_other(hosts):
-    """No matter how many end at once, and what they call."""
+    """Any number of transfers may end at once, and their callbacks may call the stage."""
     a, b = hosts.start("a"), hosts.start("b")
     x = hosts.client.empty((2, 8), "u1")
     called = []
@@ -554,7 +558,7 @@ def test_many_callbacks_in_each_other(hosts):
 
 
 def test_it_is_not_installed():
-    """One sentence says what to install, and the rest works."""
+    """Without the package nixl, the import says what to install, and the rest of tmaclient works."""
     program = (
         "import sys; sys.modules['nixl'] = None\n"
         "import tmaclient\n"

@@ -18,7 +18,7 @@ from tmad import share
 softgpu.require()
 
 SLOT_BYTES, N_SLOTS = 16 << 10, 4
-N, SHAPE = 3, (40, 6, 32)  # layers, each of blocks, heads and elements
+N, SHAPE = 3, (40, 6, 32)  # number of layers, and extents of each: blocks, heads and elements
 VALUES = np.arange(N * 40 * 6 * 32, dtype="f4").reshape(N, *SHAPE)
 BLOCKS, PLACES = [9, 0, 39, 9, *range(10, 30)], [1, 39, 2, 0, *range(35, 15, -1)]
 
@@ -42,13 +42,13 @@ def other_client(gpus):
 
 @pytest.fixture
 def place(hosts, devices):
-    """Memory of slots by a word: None for the host's, or of a device; in the midst of an allocation, for the second."""
+    """Returns a function that makes memory for slots: None for "host", or memory of device "0" or "1"."""
     size = N_SLOTS * SLOT_BYTES
     return lambda where: None if where == "host" else devices[int(where)].allocate(size, int(where) * 4096)
 
 
 def after(values, sent=VALUES):
-    """What arrays of values are when blocks have come."""
+    """Returns the expected contents of arrays with these values after the blocks have been received."""
     result = values.copy()
     result[:, PLACES] = sent[:, BLOCKS]
     return result
@@ -64,7 +64,7 @@ def are(device, arrays, expected):
 @pytest.mark.parametrize("to", ["host", "0", "1"])
 @pytest.mark.parametrize("from_", ["host", "0", "1"])
 def test_slots(hosts, devices, place, from_, to):
-    """On either side, with arrays on the one device or the other."""
+    """Slots on either side are in host memory or on either device, with arrays on both devices."""
     a, b = hosts.start("a", memory=place(from_)), hosts.start("b", memory=place(to))
     for stage, where in ((a, from_), (b, to)):
         kind = ("DRAM", 0) if where == "host" else ("VRAM", int(where))
@@ -116,7 +116,7 @@ def test_layers_on_several_devices(hosts, devices, place, slots):
 
 @pytest.mark.parametrize(("senders", "receivers"), [(1, 2), (2, 1), (2, 3), (3, 2)])
 def test_tensor_parallelism(hosts, devices, place, senders, receivers):
-    """Heads of ranks on both devices, in another order of dimensions on the other side."""
+    """Heads go between ranks on both devices, with another order of dimensions on the other side."""
     a, b = hosts.start("a", memory=place("0")), hosts.start("b", memory=place("1"))
     old = [[devices[i % 2].array(p) for p in v] for i, v in enumerate(np.split(VALUES, senders, 2))]
     new = []
@@ -159,7 +159,7 @@ def test_conversions(hosts, devices, place, slots, side):
 
 
 def test_with_threads(network, gpus, devices, place):
-    """Of stages that have clients and threads of their own, between the devices."""
+    """Stages that each have a client and a thread transfer between the devices."""
     with tma.connect(gpus.path, direct=False) as one, tma.connect(gpus.path, direct=False) as other:
         hosts = Hosts(one, slot_bytes=SLOT_BYTES, send_slots=2, receive_slots=2, thread=True)
         a = hosts.start("a", memory=place("1"))
@@ -180,7 +180,7 @@ def test_with_threads(network, gpus, devices, place):
 
 
 class Held:
-    """A stream of the first device whose work waits until it is told to go on."""
+    """A stream of the first device that can be held up until the test releases it."""
 
     def __init__(self, client):
         softgpu.enter()
@@ -216,7 +216,7 @@ def step_on(hosts, seconds=0.2):
 
 @pytest.mark.parametrize("slots", ["host", "0"])
 def test_a_send_follows_its_stream(hosts, devices, place, held, slots):
-    """It has what a request that is queued there writes."""
+    """A send has the values that a request queued earlier in the stream of its array writes."""
     a, b = hosts.start("a", memory=place(slots)), hosts.start("b", memory=place(slots))
     d = devices[0]
     first, into = d.array(VALUES[0]), d.array(np.zeros_like(VALUES[0]))
@@ -233,7 +233,7 @@ def test_a_send_follows_its_stream(hosts, devices, place, held, slots):
 
 @pytest.mark.parametrize("slots", ["host", "0"])
 def test_a_receive_follows_its_stream(hosts, devices, place, held, slots):
-    """What is queued there still reads what was there before."""
+    """A request queued earlier in the stream of the receive's array still reads the previous values."""
     a, b = hosts.start("a", memory=place(slots)), hosts.start("b", memory=place(slots))
     d = devices[0]
     array, copy = d.array(VALUES[0]), d.array(np.zeros_like(VALUES[0]))
@@ -253,7 +253,7 @@ def test_a_receive_follows_its_stream(hosts, devices, place, held, slots):
 
 
 def test_operands_follow_their_stream(hosts, devices, held):
-    """A scale that is still to be written."""
+    """A transfer waits for a scale that a request queued in the stream of the scale still has to write."""
     a, b = hosts.start("a"), hosts.start("b")
     d = devices[0]
     source, into = [d.array(v) for v in VALUES], [d.array(np.zeros_like(v)) for v in VALUES]
@@ -270,7 +270,7 @@ def test_operands_follow_their_stream(hosts, devices, held):
 
 
 def test_a_stream_that_does_not_go_on(hosts, devices, held):
-    """Its transfers time out, and are over; those of other streams go on."""
+    """Transfers of a stream that hangs time out and end; those of other streams go on."""
     a, b = hosts.start("a"), hosts.start("b")
     d = devices[0]
     array, into = d.array(VALUES[0]), d.array(np.zeros_like(VALUES[0]))
@@ -309,7 +309,7 @@ def lose_device(path, device):
 
 @pytest.mark.parametrize("slots", ["host", "1"])
 def test_a_lost_device(hosts, devices, place, lose, slots, request):
-    """Transfers of its arrays fail, those of others go on, and it serves again when it is back."""
+    """Transfers of arrays on a lost device fail, others go on, and the device is used again when it is back."""
     a, b = hosts.start("a", memory=place(slots)), hosts.start("b", memory=place(slots))
     hosts.client = request.getfixturevalue("other_client")
     c, d = hosts.start("c"), hosts.start("d")
@@ -320,7 +320,7 @@ def test_a_lost_device(hosts, devices, place, lose, slots, request):
     for i in range(share(30)):
         lose_device(lose, 1)
         while os.path.exists(lose) or n_failed == 0:
-            if not os.path.exists(lose):  # it was lost between two transfers
+            if not os.path.exists(lose):  # the device was lost between two transfers
                 lose_device(lose, 1)
             transfers = a.send("b", f"{i}", source, BLOCKS), b.receive("a", f"{i}", into, PLACES)
             others = c.send("d", f"{i}", other, BLOCKS), d.receive("c", f"{i}", beside, PLACES)

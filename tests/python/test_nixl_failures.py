@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers between hosts that fail, over a stand-in for NIXL, which loses peers: who is told what, and what is left."""
+"""Tests transfers that fail, over a stand-in for NIXL that loses peers: the errors, and that nothing is left behind."""
 import concurrent.futures
 import json
 import os
@@ -73,7 +73,7 @@ def test_timeouts(hosts):
 
 
 def test_a_peer_that_hangs(hosts):
-    """Its slots are nobody's until it wakes up, and says that it writes no more; others go on meanwhile."""
+    """The slots of a peer that hangs are not reused until it says that it writes no more; other transfers go on."""
     a, b, c = hosts.start("a"), hosts.start("b"), hosts.start("c")
     x, y = filled(hosts.client, np.random.default_rng(5), (200, 4096), "u1"), hosts.client.empty((200, 4096), "u1")
     received = b.receive("a", "t", y, timeout=0.5)
@@ -98,7 +98,7 @@ def test_a_peer_that_hangs(hosts):
 
 
 def test_a_peer_that_hangs_with_many(hosts):
-    """It does not get the last slot, however many transfers it has."""
+    """A peer that hangs does not get the last slot, however many transfers it has."""
     a, b, c = hosts.start("a"), hosts.start("b"), hosts.start("c")
     x, y = filled(hosts.client, np.random.default_rng(5), (200, 4096), "u1"), hosts.client.empty((200, 4096), "u1")
     hung = [(a.send("b", str(i), x), b.receive("a", str(i), y, timeout=0.3)) for i in range(8)]
@@ -136,7 +136,7 @@ def test_killed(hosts, seed, killed):
         sent, received = a.send("b", f"{i}", x, blocks), b.receive("a", f"{i}", y, places)
         peer = "b" if killed == "a" else "a"
         beside = c.send(peer, f"beside {i}", x, blocks), hosts.stages[peer].receive("c", f"beside {i}", z, places)
-        for _ in range(int(rng.integers(0, 40)) if i > 0 else 0):  # the first is lost before anything has moved
+        for _ in range(int(rng.integers(0, 40)) if i > 0 else 0):  # in the first round, the host is killed before anything has moved
             hosts.step()
         hosts.stages[killed].agent.end()
         other = received if killed == "a" else sent
@@ -166,7 +166,7 @@ def test_forget(hosts):
     hosts.until(lambda: a.stats()["bytes_sent"] > 0)
     b.forget("a")
     a.forget("b")
-    hosts.wait(*transfers)  # tmad may be at work for them
+    hosts.wait(*transfers)  # requests of the transfers may still be under way in tmad
     for transfer in transfers:
         with pytest.raises(tma.DisconnectedError, match="forgotten"):
             transfer.result()
@@ -175,7 +175,7 @@ def test_forget(hosts):
 
 @pytest.mark.parametrize("failure", ["ERR", "the network is down"])
 def test_a_write_that_does_not_start(hosts, network, monkeypatch, failure):
-    """It may be under way all the same: its slot is taken by nobody before the peer is cut off."""
+    """A write that fails to start may be under way nevertheless: its slot is not reused before the peer is removed."""
     a, b, c = (hosts.start(name, send_slots=2) for name in "abc")
     x, y, z = (filled(hosts.client, np.random.default_rng(1), (200, 4096), "u1") for _ in range(3))
     events, slots, remove = [], a._senders.slots, a.agent.remove_remote_agent
@@ -217,12 +217,12 @@ def test_cancel(hosts, side):
 
 
 def test_the_end_of_what_was_canceled(hosts, monkeypatch):
-    """concurrent.futures.wait() waits for it, as long as the arrays are used."""
+    """concurrent.futures.wait() waits for a canceled transfer as long as its arrays are in use."""
     a, b = hosts.start("a"), hosts.start("b")
     x = hosts.client.empty((200, 4096), "u1")
     sent, received = a.send("b", "t", x), b.receive("a", "t", x)
     with monkeypatch.context() as patch:
-        patch.setattr(b._exchange, "step", lambda now: False)  # it has not heard of tmad that a scatter has ended
+        patch.setattr(b._exchange, "step", lambda now: False)  # the stage does not learn that a scatter has ended
         hosts.until(lambda: next(iter(b._receivers)).n_scatters > 0)
         assert received.cancel()
         hosts.wait(sent)
@@ -248,7 +248,7 @@ def test_close(hosts):
 
 
 def test_close_under_a_write(hosts, monkeypatch):
-    """Memory that a peer may still write to is kept, and that which no one writes to is not."""
+    """close() keeps memory that a peer may still write to, and frees other memory."""
     from tmaclient.nixl import _stage
 
     monkeypatch.setattr(_stage, "_CLOSE_S", 0.2)
@@ -272,7 +272,7 @@ def test_close_under_a_write(hosts, monkeypatch):
 
 
 def test_close_while_tmad_hangs(network, own, monkeypatch):
-    """Futures end, and when they have, tmad is done with their arrays."""
+    """All futures end, and tmad does not use their arrays any more when they have."""
     from tmaclient.nixl import _stage
 
     monkeypatch.setattr(_stage, "_CLOSE_S", 0.1)
@@ -299,10 +299,10 @@ def test_close_while_tmad_hangs(network, own, monkeypatch):
 
 
 def test_it_is_not_closed(tmad):
-    """A process that ends all the same ends the thread first, which may be in NIXL."""
+    """A process that ends without close() stops the thread first, which may be in NIXL."""
     program = (
         "import atexit, sys\n"
-        "atexit.register(lambda: print(stage._thread.is_alive()))\n"  # the last to be called
+        "atexit.register(lambda: print(stage._thread.is_alive()))\n"  # this is called after the stage's own atexit function
         f"sys.path.insert(0, {FAKE!r})\n"
         "import tmaclient as tma, tmaclient.nixl\n"
         "stage = tma.nixl.Stage(tma.connect(sys.argv[1]), 'a')\n"
@@ -312,7 +312,7 @@ def test_it_is_not_closed(tmad):
 
 
 def test_a_fork(network, tmad):
-    """The child does nothing to what it shares with its parent, not even by ending."""
+    """A forked child does not affect the connections that it shares with its parent, not even when it ends."""
     with tma.connect(tmad.path) as client:
         hosts = Hosts(client, thread=True)
         a, b = hosts.start("a"), hosts.start("b")
@@ -354,7 +354,7 @@ def test_a_fork(network, tmad):
 
 @pytest.mark.parametrize("verb", ["send", "receive"])
 def test_one_that_cannot_begin(hosts, monkeypatch, verb):
-    """It leaves nothing behind."""
+    """A transfer that cannot begin leaves nothing behind."""
     from tmaclient.nixl._sides import Side
 
     def fail(*_):
@@ -372,7 +372,7 @@ def test_one_that_cannot_begin(hosts, monkeypatch, verb):
 
 @pytest.mark.parametrize("side", ["a", "b"])
 def test_one_that_cannot_be_run(hosts, monkeypatch, side):
-    """It fails alone, on both sides; whatever is raised."""
+    """A transfer whose requests cannot be run fails on both sides, whatever is raised, and others do not."""
     a, b = hosts.start("a"), hosts.start("b")
     exchange = hosts.stages[side]._exchange
 
@@ -396,7 +396,7 @@ def test_one_that_cannot_be_run(hosts, monkeypatch, side):
 
 
 def test_tmad_restarts(network, own):
-    """What a transfer had asked of it is asked again."""
+    """The requests of a transfer are submitted again after tmad has restarted."""
     with tma.connect(own.path) as client:
         hosts = Hosts(client)
         a, b = hosts.start("a"), hosts.start("b")
@@ -415,7 +415,7 @@ def test_tmad_restarts(network, own):
 
 
 def test_messages_of_anybody(hosts, seed):
-    """Nothing that a peer says harms the transfers of others, or this one's slots."""
+    """No message of a peer harms the transfers of others, or the slots of this stage."""
     rng = random.Random(seed)
     a, b, c = hosts.start("a"), hosts.start("b"), hosts.start("c")
     x, y = filled(hosts.client, np.random.default_rng(7), (50, 4096), "u1"), hosts.client.empty((50, 4096), "u1")
@@ -449,7 +449,7 @@ def test_messages_of_anybody(hosts, seed):
 
 
 def test_a_message_that_cannot_be_taken(hosts, monkeypatch):
-    """Its sender is given up, and nobody else."""
+    """The sender of such a message is dropped, and no other peer."""
     a, b, c = hosts.start("a"), hosts.start("b"), hosts.start("c")
     x, y = filled(hosts.client, np.random.default_rng(1), (50, 4096), "u1"), hosts.client.empty((50, 4096), "u1")
     on_data = b._receivers.on_data
@@ -471,7 +471,7 @@ def test_a_message_that_cannot_be_taken(hosts, monkeypatch):
 
 
 def test_many_offers(hosts):
-    """A peer that offers without end is refused, and the others are not."""
+    """A peer that makes too many offers is refused, and other peers are not."""
     from tmaclient.nixl import _receiving
 
     a, b = hosts.start("a"), hosts.start("b")
@@ -489,7 +489,7 @@ def test_many_offers(hosts):
 
 
 def test_offers_that_are_no_use(hosts):
-    """They are not kept: those that are huge, twice there, of nobody that could be answered, or of an earlier stage."""
+    """Offers are not kept if they are huge, repeated, from unknown peers beyond the limit, or from an earlier stage."""
     from tmaclient.nixl import _receiving
     from tmaclient.nixl._messages import encode
 
@@ -520,7 +520,7 @@ def test_offers_that_are_no_use(hosts):
 
 
 def test_names_without_end(hosts):
-    """Of peers whose metadata is not here nothing is kept but a bounded number of offers."""
+    """Of peers without metadata, only a bounded number of offers is kept."""
     from nixl._api import nixl_agent
     from tmaclient.nixl._messages import encode
 

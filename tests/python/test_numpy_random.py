@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random transforms, gathers and scatters against NumPy: every byte, also of what lies between and around."""
+"""Compares random transforms, gathers and scatters with NumPy: every byte, also between and around elements."""
 import pytest
 
 np = pytest.importorskip("numpy")
@@ -7,11 +7,11 @@ np = pytest.importorskip("numpy")
 import arrays
 from tmad import share
 
-BLOCK = 500  # cases of a test
+BLOCK = 500  # number of random cases in one test
 
 
 def make(rng, client, shape, dtype, may_broadcast):
-    """A base, shared or not, and the layout of an array in it."""
+    """Returns a base, shared or not, and a random layout of an array in it."""
     layout = arrays.Layout(rng, shape, may_broadcast)
     base = client.empty(layout.base_shape(), dtype) if rng.random() < 0.4 else np.empty(layout.base_shape(), dtype)
     arrays.fill(rng, base)
@@ -24,7 +24,7 @@ def same(result, wanted):
 
 
 def check_into(call, base, layout, wanted):
-    """Only the array in the base changes, and to what is wanted."""
+    """Returns whether a call changes the array in the base to the wanted values, and nothing else."""
     after = base.copy()
     arrays.raw(layout.view(after))[...] = wanted
     out = layout.view(base)

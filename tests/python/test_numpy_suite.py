@@ -17,10 +17,10 @@ from tmad import NATIVE, TSAN
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-# A test of a function's own signature finds another function.
+# This test checks the signature of a function, and finds that of the replacement.
 ABOUT_FUNCTIONS = "not signature"
 
-# The modules by name, what they need, which of their tests, and how many calls of each kind they make at least.
+# These are the modules by name, what each needs, which tests are run, and the least number of calls of each kind.
 MODULES = {
     "pad": ("lib.tests.test_arraypad", "", ABOUT_FUNCTIONS, {"pad": 120, "transpose": 50, "take": 10, "astype": 500}),
     "item_selection": ("core.tests.test_item_selection", "", ABOUT_FUNCTIONS, {"take": 3}),
@@ -47,7 +47,7 @@ def find(module):
 
 
 def run(tmad, tmp_path, in_place, tests, select=None):
-    """Runs the tests, and returns what the plugin has written and what pytest has said."""
+    """Runs the tests, and returns the result that the plugin has written and the output of pytest."""
     result = tmp_path / f"result-{in_place}"
     paths = [HERE, os.path.dirname(os.path.dirname(os.path.abspath(tma.__file__)))]
     env = dict(os.environ, TMAD_SOCKET=tmad.path, IN_PLACE=in_place, IN_PLACE_RESULT=str(result),
@@ -73,7 +73,7 @@ def test_in_place(tmad, tmp_path, name):
     print(f"compared and equal: {seen['compared']}; not applicable: {seen['absent']}")
     assert not seen["unequal"], "\n".join(seen["unequal"][:20])
     assert all(seen["compared"].get(call, 0) >= n for call, n in least.items()), f"{seen['compared']}, not {least}"
-    if seen["failed"]:  # perhaps without the client, too
+    if seen["failed"]:  # the tests may fail without the client, too
         folder = os.path.dirname(file)
         alone, _ = run(tmad, tmp_path, "0", [os.path.join(folder, test) for test in seen["failed"]])
         assert set(seen["failed"]) <= set(alone["failed"]), said[-4000:]

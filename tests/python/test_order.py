@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timelines, batches and plans: what comes before what, and what is one request."""
+"""Tests timelines, batches and plans: the order of moves, and how many requests they take."""
 import threading
 import time
 
@@ -13,7 +13,7 @@ from tmad import scaled, share
 
 @pytest.fixture(params=["shared", "ordinary", "gather"])
 def mover(request, c):
-    """(source, destination, a call) of a move that is one request, or several."""
+    """Returns the source, the destination and the call of a move that is one request, or several."""
     if request.param == "shared":
         src, dst = c.empty(1000, "u4"), c.empty(1000, "u4")
     else:
@@ -31,7 +31,7 @@ def test_a_move_waits_and_signals(tmad, c, mover):
         thread.start()
         time.sleep(0.02)
         assert not done.wait(i, 0)
-        src[...] = i  # what it reads is what was there when it was let go
+        src[...] = i  # the move reads the values that are there when the point is reached
         go.signal(i)
         assert done.wait(i, scaled(10)) and (dst == i).all(), "all of it is there at the signal"
         thread.join()
@@ -92,7 +92,7 @@ def test_nothing_to_move_waits_and_signals_too(c):
 
 
 def test_clients_order_each_other(tmad, c):
-    """A point of one client's memory is another thread's to signal."""
+    """A point in the memory of one client may be signaled by another."""
     with tma.connect(tmad.path) as other:
         t = c.timeline()
         x, y, z = c.empty(1000, "u4"), c.empty(1000, "u4"), other.empty(1000, "u4")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of other libraries, in and out: by whom the memory is, of which kind the result, and what is refused."""
+"""Tests arrays of other libraries: who owns the memory, the kind of the result, and what is refused."""
 import array
 import ctypes
 import multiprocessing
@@ -20,7 +20,7 @@ def address(array_):
 
 # ---- What they are ------------------------------------------------------------------------------------
 def test_reprs(c):
-    """They tell types, shapes and sizes, of what has no memory, too."""
+    """The reprs show types, shapes and sizes, also of objects without memory."""
     x = np.zeros((3, 4), "f4")
     plain = c.plan(x)
     full = c.plan(x.T, permute=(1, 0), pad={0: 1}, value=2, dtype="float16", scale=x[:, :1], bias=0.5)
@@ -74,7 +74,7 @@ def test_capsules_by_version(version, kind):
 
 
 class Lent:
-    """What passes a capsule of its own choice."""
+    """An object whose __dlpack__ returns a given capsule."""
 
     def __init__(self, capsule):
         self.capsule, self.asked = capsule, []
@@ -96,7 +96,7 @@ def test_capsules_are_taken_once(version):
     with pytest.raises(BufferError, match="no capsule"):
         tma.Tensor(lent)
     with pytest.raises(BufferError):
-        data.append(1)  # still lent
+        data.append(1)  # the memory is still lent
     del t, lent
     data.append(1)
 
@@ -117,7 +117,7 @@ class Versioned(ctypes.Structure):
 
 
 class Producer:
-    """It lends four floats; its deleter and its capsule's destructor are Python code."""
+    """A producer of four floats, whose deleter and whose capsule's destructor are Python code."""
 
     def __init__(self, is_versioned, major=1, **change):
         self.deleted, self.destroyed = [], []
@@ -156,7 +156,8 @@ class Producer:
     ({"major": 2}, BufferError, "DLPack 2"),
 ])
 def test_deleters_see_no_exception(c, is_versioned, change, error, words):
-    """The destructor of a capsule that is not taken sees none either. Each runs once, and the refusal is told."""
+    """Deleters, and destructors of refused capsules, run once and without a pending exception; then the refusal is
+    raised."""
     if "major" in change and not is_versioned:
         pytest.skip("it has no version")
     lent = Producer(is_versioned, **change)
@@ -265,7 +266,7 @@ def test_refusals_name_the_remedy(c, i):
 
 
 def test_remedies(c):
-    """They do what they promise."""
+    """The remedies that errors suggest work."""
     big, dates, strings = np.arange(12, dtype=">f4").reshape(3, 4), np.arange(12).reshape(3, 4).astype("M8[s]"), np.array(["ab"])
     assert np.array_equal(c.transpose(big.astype("float32")), big.T)
     assert np.array_equal(c.transpose(big.view("float32")).view(">f4"), big.T)
@@ -289,14 +290,14 @@ def test_ctypes(c):
 
 
 class Unit(np.ndarray):
-    """These arrays have a unit."""
+    """A subclass whose arrays have a unit."""
 
     def __array_finalize__(self, other):
         self.unit = getattr(other, "unit", None)
 
 
 class Named(np.ndarray):
-    """It has another name, and no more."""
+    """A subclass that adds nothing but another name."""
 
 
 SUBCLASSES = [(np.ma.masked_array, r"src: numpy.ma.*MaskedArray: a move would lose the mask; pass array.filled\(value\)"),
@@ -484,7 +485,7 @@ def test_refused(c, make):
             if name == "out" and make() is None:
                 raise TypeError("out: ")
             call(make())
-        assert str(e.value).startswith((f"{name}: ", f"{name}[0]: ")), e.value  # a list is one of layers
+        assert str(e.value).startswith((f"{name}: ", f"{name}[0]: ")), e.value  # a list stands for layers
 
 
 def test_many_dimensions(c):
@@ -497,7 +498,7 @@ def test_many_dimensions(c):
 
 def test_huge_views(c):
     x = np.lib.stride_tricks.as_strided(np.zeros(1, "u1"), (1 << 31, 1 << 31), (0, 0))
-    if not SANITIZED:  # AddressSanitizer ends a program that asks for so much
+    if not SANITIZED:  # AddressSanitizer ends a program that allocates so much
         with pytest.raises((tma.Error, MemoryError, ValueError)):
             c.copy(x)
     with pytest.raises((tma.Error, ValueError)):

@@ -15,46 +15,46 @@ from tmad import share
 
 needs_ml_dtypes = pytest.mark.skipif(ml_dtypes is None, reason="needs ml_dtypes")
 TYPES = [d for d in dtypes() if d.name in (*conversion.SMALL, "float32")]
-FP8 = np.dtype(ml_dtypes.float8_e4m3fn if ml_dtypes else "f2")  # or the smallest that there is
+FP8 = np.dtype(ml_dtypes.float8_e4m3fn if ml_dtypes else "f2")  # without ml_dtypes, the smallest floating-point type
 E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu) if ml_dtypes else None
 RNG = np.random.default_rng(2)
 X = RNG.standard_normal((3, 300, 260)).astype("f4")
 
 
 def quantize(client, *arguments, **options):
-    """quantize, to FP8 if nothing says otherwise."""
+    """Calls quantize of a client, with FP8 as the default type."""
     if ml_dtypes is None and options.get("dtype") is None and options.get("out") is None:
         options["dtype"] = FP8
     return client.quantize(*arguments, **options)
 
 
 def stored(array):
-    """As the oracle has elements."""
+    """Returns an array in the form of the oracle, which has small floating-point types as integers."""
     return bits(array) if array.dtype.name in conversion.SMALL else array
 
 
 def quantized(array, block, dtype=FP8, **options):
-    """Data, scale and inverse, and which elements keep their values; block has all extents."""
+    """Returns the expected data, scale and inverse, and which elements keep their values. block has all extents."""
     data, scale, inverse, same = scales.quantize(stored(array), array.dtype.name, dtype.name, block, **options)
     return np.asarray(data).view(dtype), scale, inverse, same
 
 
 def check_data(got, wanted, what=""):
-    """Bit for bit, but for what a NaN carries."""
+    """Checks that data are equal bit for bit, except for the payload of NaNs."""
     assert got.shape == wanted.shape and got.dtype == wanted.dtype, what
     wide = [conversion.load(stored(a), a.dtype.name, "f4") for a in (got, wanted)]
     assert ((bits(got) == bits(wanted)) | (np.isnan(wide[0]) & np.isnan(wide[1]))).all(), what
 
 
 def check(got, wanted, what=""):
-    """Data, and scales bit for bit."""
+    """Checks that data are equal, and scales bit for bit."""
     check_data(got[0], wanted[0], what)
     for g, w in zip(got[1:], wanted[1:]):
         assert g.shape == w.shape and np.array_equal(bits(g), bits(w.astype(g.dtype))), what
 
 
 # ---- Results -------------------------------------------------------------------------------------------------
-SHAPES = [  # of the array, the block given and the block that it is
+SHAPES = [  # shape of the array, the block as given, and the block that it stands for
     ("weights", (300, 260), (128, 128), (128, 128)),
     ("experts", (3, 300, 260), (128, 128), (1, 128, 128)),
     ("rows", (3, 300, 260), 128, (1, 1, 128)),
@@ -171,7 +171,7 @@ def test_infinity_and_nan(clients):
 
 # ---- As others define it -------------------------------------------------------------------------------------
 def per_block_cast_to_fp8(x, least=1e-4):
-    """DeepGEMM's, word for word in NumPy."""
+    """DeepGEMM's per_block_cast_to_fp8, translated to NumPy."""
     m, n = x.shape
     padded = np.zeros((-(-m // 128) * 128, -(-n // 128) * 128), "f4")
     padded[:m, :n] = x
@@ -221,7 +221,7 @@ def test_kinds_of_arrays(c):
     data, scale = quantize(c, tma.Tensor(shared(c, X[0])))
     assert isinstance(data, tma.Tensor) and data.dtype == "float8_e4m3fn" and scale.dtype == "float32"
     check((np.asarray(c.copy(data, np.empty(data.shape, FP8))), np.asarray(scale)), wanted)
-    codes = np.empty(X[0].shape, "u1")  # as it is done without ml_dtypes
+    codes = np.empty(X[0].shape, "u1")  # this works without ml_dtypes
     assert np.array_equal(quantize(c, X[0], out=tma.Tensor(codes, "float8_e4m3fn"))[1], wanted[1])
     check_data(codes.view(FP8), wanted[0])
     with pytest.raises(TypeError, match="scale_dtype: tensor has no float8_e8m0fnu; uint8 has"):
@@ -229,7 +229,7 @@ def test_kinds_of_arrays(c):
 
 
 def test_numpy_without_ml_dtypes(c, monkeypatch):
-    """As for other conversions: it says what is missing; other types than float8 need nothing."""
+    """Without ml_dtypes, errors say what is missing, as for other conversions; types other than float8 work."""
     monkeypatch.setitem(__import__("sys").modules, "ml_dtypes", None)
     with pytest.raises(TypeError, match="float8_e4m3fn only with the package ml_dtypes"):
         c.quantize(X)
@@ -293,7 +293,7 @@ STAGED = [
 @pytest.mark.parametrize("shape,block", [r[1:] for r in STAGED], ids=[r[0] for r in STAGED])
 @pytest.mark.parametrize("turn", [False, True], ids=["straight", "turned"])
 def test_staged_as_shared(c, clients, shape, block, turn):
-    """The same bits; and afterwards no more staging memory is kept than was allowed."""
+    """Staged arrays give the same bits as shared ones, and afterwards the staging memory kept is within the limit."""
     x = np.random.default_rng(3).standard_normal(shape[::-1] if turn else shape).astype("f4")
     permute = (1, 0) if turn else None
     wanted = quantize(c, shared(c, x), block, permute=permute, inverse=True)
@@ -308,7 +308,7 @@ def test_staged_as_shared(c, clients, shape, block, turn):
 
 
 def test_a_quota_of_a_large_block():
-    """What has to be in shared memory at once is refused if there is not so much, and works in smaller blocks."""
+    """A block that does not fit into the quota of shared memory is refused; smaller blocks work."""
     from tmad import Tmad
 
     with Tmad("--mapped-bytes-per-uid", str(8 << 20), engine="cpu") as tmad, tma.connect(tmad.path, staging=1 << 20) as c:
@@ -319,7 +319,7 @@ def test_a_quota_of_a_large_block():
 
 
 def test_where_arrays_lie_in_each_other(clients):
-    """A source that results are written into; scales beside data in one array, as caches of keys have them."""
+    """Results are written into the source, and scales beside data in one array, as in key caches."""
     width = 256 * FP8.itemsize
 
     def split(rows):
@@ -401,7 +401,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("kind,words,arguments", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
 def test_refused(c, kind, words, arguments):
-    """The same of both kinds of memory, before anything is written."""
+    """Arguments are refused in the same way for both kinds of memory, before anything is written."""
     given = arguments.get("src", X)
     rest = {name: value for name, value in arguments.items() if name != "src"}
     for src in [given] if isinstance(given, list) else [given, shared(c, given)]:
@@ -432,7 +432,7 @@ def test_refused_of_others(c):
 
 # ---- Plans, batches, asyncio ---------------------------------------------------------------------------------
 def test_transforms(clients):
-    """Cropped and turned, to any type; also to the same."""
+    """Transforms with amax crop and permute, to any type, also to the same one."""
     wanted = quantized(np.ascontiguousarray(X.transpose(2, 0, 1)[2:-3]), (7, 3, 128), np.dtype("f2"))
     for client in clients:
         scale, inverse = np.empty(wanted[1].shape, "f4"), np.empty(wanted[1].shape, "f4")
@@ -489,7 +489,7 @@ def test_plans(c, memory):
 
 @pytest.mark.parametrize("memory", ["shared", "private"])
 def test_batches(c, memory):
-    """More than a message holds, with arrays of as many dimensions as there are."""
+    """A batch exceeds one message, and its arrays have the largest number of dimensions."""
     def place(array):
         return shared(c, array) if memory == "shared" else array
 
@@ -551,7 +551,7 @@ def test_asyncio(tmad, memory, n):
 @needs_ml_dtypes
 @pytest.mark.parametrize("memory", ["shared", "private"])
 def test_exponents_move_as_they_are(c, memory):
-    """quantize returns them. Their bytes are moved, and nothing else is done with them."""
+    """Arrays of exponents, as quantize returns them, are moved byte by byte and never converted."""
     e8m0, x, bytes_ = E8M0, np.ones((6, 4), "f4"), "pass array.view\\('uint8'\\)"
     s = c.empty((6, 4), "float8_e8m0fnu") if memory == "shared" else np.empty((6, 4), e8m0)
     assert s.dtype == e8m0

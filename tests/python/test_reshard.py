@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slices of tensors from other slices: of arrays of any kind and in any memory, against NumPy."""
+"""Tests reshard against NumPy, for arrays of any kind and in any memory."""
 import asyncio
 
 import pytest
@@ -15,7 +15,7 @@ def whole_of(rng, shape, dtype="u2"):
 
 
 def parts_of(whole, ranks, axis, make):
-    """Shards of a tensor, in memory that make() makes."""
+    """Returns the shards of a tensor, in arrays that make() makes."""
     made = []
     for part in np.array_split(whole, ranks, axis):
         array = make(part.shape, part.dtype)
@@ -30,7 +30,8 @@ def blank_of(whole, ranks, axis, make):
 
 @pytest.fixture(params=["shared", "own", "both", "reversed"])
 def make(request, c):
-    """How arrays are made: in shared memory, in this process's, in turns, or as a view with negative strides."""
+    """Returns a function that makes arrays: in shared or private memory, both in turn, or as views with negative
+    strides."""
     made = [0]
 
     def array(shape, dtype):
@@ -67,7 +68,7 @@ def test_from_one_axis_to_another(c, make):
 
 
 def test_at_random(c, seed):
-    """Boxes of any tensor, some of them twice, in shared memory and in this process's."""
+    """Slices of random tensors are moved, some of them twice, in shared memory and in this process's."""
     rng = np.random.default_rng(seed)
 
     def array(shape):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slices on several devices and in host memory, in the streams of each, on the stand-in driver."""
+"""Tests reshard on several devices and in host memory, in the streams of each device, on the stand-in driver."""
 import pytest
 
 np = pytest.importorskip("numpy")
@@ -21,14 +21,14 @@ def tmad(gpus):
 
 @pytest.fixture
 def devices(devices):
-    """Their arrays are in one allocation."""
+    """Devices whose arrays are in one allocation each."""
     for device in devices:
         device.arrays_per_span = 8
     return devices
 
 
 def test_on_one_device(c, devices):
-    """In its stream, after what is queued there and before what will be."""
+    """The move runs in the device's stream, after the work that is queued there and before later work."""
     d = devices[0]
     old, new = [d.array(h) for h in HALVES], [d.array(np.zeros_like(q)) for q in QUARTERS]
     c.reshard(tma.shards(new, 1), tma.shards(old))
@@ -39,7 +39,7 @@ def test_on_one_device(c, devices):
 
 
 def test_on_several(c, devices):
-    """Each rank has a device; the call waits for the streams of both, and for its own end."""
+    """The ranks are on two devices; the call waits for the streams of both, and for its own end."""
     old = [d.array(h) for d, h in zip(devices, HALVES, strict=True)]
     new = [devices[i % 2].array(np.zeros_like(q)) for i, q in enumerate(QUARTERS)]
     for _ in range(3):
@@ -54,7 +54,7 @@ def test_on_several(c, devices):
 
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_with_host_memory(c, devices, is_shared):
-    """From the host to both devices, and back."""
+    """Arrays are moved from the host to both devices, and back."""
     def on_host(values):
         array = c.empty(values.shape, values.dtype) if is_shared else np.empty_like(values)
         array[...] = values

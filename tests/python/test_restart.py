@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service that is killed and comes back: results are right, or a call says that it is not known."""
+"""Tests a service that is killed and restarted: results are correct, or a call reports that the outcome is unknown."""
 import threading
 import time
 
@@ -24,7 +24,7 @@ def restart_often(own, stop, n):
 WORK = ["plain", "staged", "plan", "gather", "batch", "fresh"]
 
 
-# A user who is not trusted has sealed memory, which is moved each time.
+# The second service does not trust the user, so shared memory is sealed, and moved to new memory at each restart.
 @pytest.mark.parametrize("own", [(), ["--trust-own-uid=off"]], ids=["trusted", "not trusted"], indirect=True)
 @pytest.mark.parametrize("name", WORK)
 def test_killed_while_calls_run(own, name):

@@ -40,7 +40,7 @@ def tmad():
 
 @pytest.fixture
 def mine():
-    """One of the test's own, to be killed and started again."""
+    """A tmad for one test, which may kill it and start it again."""
     daemon = Tmad("--trust-own-uid=off", engine="cuda")
     yield daemon
     daemon.stop()
@@ -74,7 +74,7 @@ def memfd(flags=0):
     fd = os.memfd_create("test", os.MFD_CLOEXEC | flags)
     os.truncate(fd, SIZE)
     mapped = mmap.mmap(fd, SIZE)
-    os.close(fd)  # the mmap has a duplicate
+    os.close(fd)  # the mmap has a duplicate of the descriptor
     return np.frombuffer(mapped, "u1"), mapped.close
 
 
@@ -127,7 +127,7 @@ def test_a_memfd_that_can_be_sealed_is_registered(c):
 
 
 class Arena:
-    """Arrays in a file that the service refuses: dense ones, and views with gaps between their elements."""
+    """Makes arrays in a file that the service refuses: dense ones, or views with gaps between their elements."""
 
     def __init__(self, c, make, is_dense):
         self.memory, self.at, self.step = make()[0], 0, 1 if is_dense else 2
@@ -148,7 +148,7 @@ class Arena:
         return made
 
 
-# Each calls a client with new arrays of an arena, or awaits one, and returns what it got and what it is to be.
+# Each of these calls a client with new arrays of an arena, and returns the result and the expected one.
 def copy(c, a):
     return lambda x, out: c.copy(x, out=out), lambda: (a.of(X), a(X.shape)), X
 
@@ -202,7 +202,7 @@ CALLS = [copy, transpose, pad, convert, gather, gather_layers, scatter, multicas
 @pytest.mark.parametrize("is_dense", [True, False], ids=["dense", "with gaps"])
 @pytest.mark.parametrize("call", CALLS)
 def test_are_staged(c, call, is_dense):
-    for make in (file_of_tmpfs, memfd):  # a SharedMemory cannot be closed while arrays are there
+    for make in (file_of_tmpfs, memfd):  # a SharedMemory cannot be closed while it has arrays
         run, arrays, expected = call(c, Arena(c, make, is_dense))
         for _ in range(2):
             *given, out = arrays()
@@ -275,23 +275,24 @@ class Pins:
             self._libc.munmap(ctypes.c_void_p(start), ctypes.c_size_t(size))
 
     def _mapped(self):
-        """Files that the library has made, by their addresses."""
+        """Returns the sizes of the mappings of the library's memfds, by address."""
         with open("/proc/self/maps", encoding="ascii") as maps:
             lines = [line.split()[0].split("-") for line in maps if "/memfd:tmad" in line]
         return {int(start, 16): int(end, 16) - int(start, 16) for start, end in lines}
 
     def words(self):
-        """Pins what is mapped for the first time: the words of streams."""
+        """Pins the memory that is mapped for the first time, which has the words of streams."""
         mapped = self._mapped().items()
         ((start, size),) = ((start, size) for start, size in mapped if start not in self._known and size == 64 * KIB)
-        again = self._libc.mremap(start, 0, size, 1)  # MREMAP_MAYMOVE: another mapping of the same pages
+        again = self._libc.mremap(start, 0, size, 1)  # with MREMAP_MAYMOVE (1), this makes another mapping of the same pages
         assert again != ctypes.c_void_p(-1).value
         self._made.append((again, size))
         self._known |= {start: size, again: size}
 
 
 def test_arrays_and_streams_come_along_to_the_next_service(mine, device):
-    """The words of streams cannot, because the driver has pinned them: others take their place."""
+    """Shared arrays are moved to the next service. The words of streams, which the driver has pinned, are replaced by
+    others."""
     with tma.connect(mine.path, reconnect=20, direct=False) as c:
         x, timeline = c.empty(X.shape, "f4"), c.timeline()
         x[...] = X
@@ -334,7 +335,7 @@ def test_come_along_on_a_loop(mine, device):
 
 
 def test_a_stream_that_waits_goes_on_after_the_service(mine, device):
-    """It still looks at the words that were lost, while another one has new ones."""
+    """A stream that still waits for a word of the old service goes on, while another one has new words."""
     other = softgpu.Stream()
     with tma.connect(mine.path, reconnect=20, direct=False) as c, Pins() as pins:
         src, dst = device.array(X), device.array(np.zeros_like(X))

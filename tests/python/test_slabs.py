@@ -31,7 +31,7 @@ def descriptors():
 
 @contextlib.contextmanager
 def room_for(n):
-    """Leaves room for n more descriptors."""
+    """Limits this process to n more descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = max(map(int, os.listdir("/proc/self/fd"))) + 1 + n
     null = os.open("/dev/null", os.O_RDONLY)
@@ -51,7 +51,7 @@ def room_for(n):
 
 
 class Stopped:
-    """The tmad does nothing for a while."""
+    """Stops the tmad with SIGSTOP for the duration of a block."""
 
     def __init__(self, daemon):
         self.pid = daemon.pid
@@ -117,7 +117,7 @@ def test_alignment_and_sizes(c):
 
 
 def test_many_sizes(c, seed):
-    """Arrays do not overlap, keep what is in them, and begin with zeros."""
+    """Arrays do not overlap, keep their contents, and are zeroed at first."""
     rng = np.random.default_rng(seed)
     held = []
     for i in range(share(20000)):
@@ -166,7 +166,7 @@ def test_of_many_threads(c):
 
 
 def test_finalizers_that_allocate(c):
-    """A finalizer runs within an allocation of another array, and frees and makes some itself."""
+    """A finalizer that runs within the allocation of an array frees arrays and makes new ones."""
     made = []
 
     class Owner:
@@ -191,7 +191,7 @@ def test_finalizers_that_allocate(c):
 
 
 def test_a_quota_leaves_room_for_small_arrays():
-    """Where a slab does not fit, an array does."""
+    """If the quota has no room for a slab, it may still have room for a single array."""
     with Tmad("--mapped-bytes-per-uid=256K", engine="cpu") as tmad, tma.connect(tmad.path) as c:
         held = []
         with pytest.raises(tma.QuotaError, match="mapped_bytes_per_uid"):
@@ -206,13 +206,14 @@ def test_a_quota_leaves_room_for_small_arrays():
 
 # ---- Memory that may still be somebody's -----------------------------------------------------------------
 def reuse(c, n=4096):
-    """Returns the addresses of new arrays, which fill all that was free."""
+    """Returns the addresses of new arrays, which are so many that they use all free memory of the slabs."""
     held = [c.empty(n, "u1") for _ in range(40)]
     return {address(x) for x in held}
 
 
 def pair(c):
-    """Makes an array that keeps its slab, and one behind it, whose memory the next array would get."""
+    """Returns an array that keeps its slab alive, and one behind it, whose memory would be used next if it were
+    freed."""
     keeper, x = c.empty(4096, "u1"), c.empty(4096, "u1")
     assert address(x) - address(keeper) == 4096
     return keeper, x
@@ -234,7 +235,7 @@ def test_while_a_request_is_under_way(c):
     del request, x
     gc.collect()
     assert at not in reuse(c)
-    c._core.forget(ticket)  # nobody keeps x any longer, so its slab gives out nothing more
+    c._core.forget(ticket)  # nobody knows when x is free, so its slab gives out no more memory
     assert at not in reuse(c)
     keeper[...] = 5
     t.signal(1)
@@ -242,7 +243,7 @@ def test_while_a_request_is_under_way(c):
 
 
 def test_after_canceled_tasks(tmad, seed):
-    """The service may have begun with what a task has asked for when that is canceled."""
+    """The service may have begun with the request of a task when the task is canceled."""
     rng = np.random.default_rng(seed)
 
     async def main():
@@ -266,7 +267,7 @@ def test_after_canceled_tasks(tmad, seed):
 
 
 def test_after_a_lost_connection(own):
-    """The service may go on with a request whose caller has given it up."""
+    """The service may go on with a request after its caller has timed out."""
     with tma.connect(own.path, timeout=0.3) as c:
         keeper, x = pair(c)
         keeper[...] = 7
@@ -303,7 +304,7 @@ def test_after_an_interrupt(own):
 
 
 def test_after_a_fork(c):
-    """A child keeps what its parent had, whatever the parent does with that afterwards."""
+    """A forked child keeps the arrays that its parent had, whatever the parent does with them afterwards."""
     keeper, x = pair(c)
     x[...] = 7
     at = address(x)
@@ -312,7 +313,7 @@ def test_after_a_fork(c):
     if child == 0:
         try:
             os.close(write)
-            os.read(read, 1)  # until the parent has closed its end
+            os.read(read, 1)  # waits until the parent has closed its end of the pipe
             os._exit(0 if (x == 7).all() else 1)
         finally:
             os._exit(2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads, signals, timeouts, and the lives of arrays and clients."""
+"""Tests threads, signals, timeouts, and the lifetimes of arrays and clients."""
 import ctypes
 import gc
 import os
@@ -26,7 +26,7 @@ def maps():
 
 
 class Stopped:
-    """A tmad that does nothing for a while."""
+    """Stops the tmad with SIGSTOP for the duration of a block."""
 
     def __init__(self, tmad):
         self.pid = tmad.pid
@@ -92,7 +92,7 @@ def test_other_threads_run_during_a_call(own):
 
 # ---- Ctrl-C --------------------------------------------------------------------------------------------
 def calls(c):
-    """One of each way to wait, by name."""
+    """Returns one call for each way to wait for the service, by name."""
     shared, ordinary = c.empty(1000, "u4"), np.arange(1000, dtype="u4")
     large = np.arange(1 << 20, dtype="u4")
     plan, timeline, out = c.plan(shared), c.timeline(), c.empty(1000, "u4")
@@ -132,7 +132,7 @@ def test_ctrl_c(own, name):
 
 
 def test_ctrl_c_while_another_thread_waits(own):
-    """The main thread waits for the client's lock then."""
+    """Ctrl-C interrupts the main thread while it waits for the client's lock, which another thread holds."""
     with tma.connect(own.path) as c:
         with Stopped(own):
             other = threading.Thread(target=c.ping)
@@ -187,7 +187,7 @@ def test_a_handler_may_not_use_the_client(own):
 
 
 class Alarm:
-    """Ends what hangs in the main thread."""
+    """Raises an exception in the main thread if a block hangs."""
 
     def __enter__(self):
         self._before = signal.signal(signal.SIGALRM, self._ring)
@@ -202,7 +202,7 @@ class Alarm:
 
 
 class Bar:
-    """A progress bar, which calls a function."""
+    """A progress bar that calls a function at each update."""
 
     def __init__(self, call):
         self.call, self.results = call, []
@@ -253,7 +253,7 @@ def in_a_thread(call):
 @pytest.mark.parametrize("call", [lambda c, x: c.transpose(x), lambda c, x: c.gather(x, range(len(x))).T],
                          ids=["transpose", "gather"])
 def test_a_move_within_a_staged_move(c, where, call):
-    """Anybody's code runs between the chunks."""
+    """The progress bar moves arrays itself between the chunks of a staged move."""
     bar = Bar(lambda: where(lambda: call(c, SMALL)))
     with Alarm():
         assert np.array_equal(c.transpose(LARGE, progress=bar), LARGE.T)
@@ -273,7 +273,7 @@ def test_a_large_move_within_another_one(tmad):
 
 
 def test_an_exception_in_a_release_is_raised(own):
-    """A destructor waits for the service, and a handler runs meanwhile: whatever it raises arrives."""
+    """An exception that a handler raises while a destructor waits for the service is raised afterwards."""
     class Unusual(Exception):
         pass
 
@@ -290,7 +290,7 @@ def test_an_exception_in_a_release_is_raised(own):
                     timer = after(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1))
                     with pytest.raises(Unusual):
                         x.clear()
-                        assert not x  # a bytecode after it
+                        assert not x  # the exception is raised at a later bytecode
                     timer.join()
             c.ping()
     finally:
@@ -300,7 +300,7 @@ def test_an_exception_in_a_release_is_raised(own):
 
 
 def test_what_nobody_waits_for_is_forgotten(c):
-    """A ticket that is lost between two bytecodes takes its request with it."""
+    """A request whose ticket is lost between two bytecodes is forgotten."""
     before, timeline = len(c.regions()), c.timeline()
     for is_waiting in (False, True):
         for _ in range(10):
@@ -316,7 +316,7 @@ def test_what_nobody_waits_for_is_forgotten(c):
 
 
 def test_what_was_interrupted_writes_nothing_more(own):
-    """A staged move into shared memory is over when its exception arrives."""
+    """When an exception ends a staged move into shared memory, nothing writes there any more."""
     with tma.connect(own.path) as c:
         out = c.empty(LARGE.shape, "u1")
 
@@ -374,7 +374,7 @@ def test_regions_end_with_their_arrays(tmad):
     before = fds(), maps()
     with tma.connect(tmad.path) as c:
         theirs = tmad.mappings_of_memfds()
-        arrays = [c.empty(1 << 17, "f8") for _ in range(50)]  # smaller ones share regions: see test_slabs.py
+        arrays = [c.empty(1 << 17, "f8") for _ in range(50)]  # smaller arrays share regions, see test_slabs.py
         views = [a[3:] for a in arrays]
         assert len(c.regions()) == 50 and tmad.mappings_of_memfds() >= theirs + 50
         del arrays
@@ -454,12 +454,12 @@ def test_clients_that_nobody_closes(tmad):
 
 
 def test_timer_slack():
-    """Of the thread alone that sets it."""
+    """set_timer_slack() changes the slack of the calling thread alone."""
     libc, seen = ctypes.CDLL(None), {}
 
     def work():
         tma._core.set_timer_slack(12345)
-        seen["set"] = libc.prctl(30)  # PR_GET_TIMERSLACK
+        seen["set"] = libc.prctl(30)  # 30 is PR_GET_TIMERSLACK
 
     before = libc.prctl(30)
     thread = threading.Thread(target=work)

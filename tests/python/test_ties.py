@@ -21,8 +21,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning"),
 ]
 PAIRS = 100_000
-BLOCK = 500  # pairs of a test
-MOST = 192  # elements
+BLOCK = 500  # number of pairs in one test
+MOST = 192  # largest number of elements of an array
 CASTS = ("saturate", "ieee")
 TYPES = [d for d in arrays.dtypes() if d.kind != "c"]
 INTEGERS = [d for d in TYPES if d.kind in "iu"]
@@ -38,7 +38,7 @@ def instruction_sets():
 
 @pytest.fixture(scope="module")
 def services():
-    """A client of each, by name."""
+    """Clients of all services that are compared, by name."""
     daemons = {"the best": Tmad(engine="cpu")}
     for isa in instruction_sets():
         daemons[isa] = Tmad(engine="cpu", program=ISA_TMAD, env={"TEST_ISA": isa})
@@ -58,13 +58,14 @@ def finfo(dtype):
 
 
 def integers_at(rng, dtype, values):
-    """Python's integers, those that the type has."""
+    """Returns Python integers as an array; random numbers replace those that are out of range."""
     info = np.iinfo(dtype)
     return np.array([int(v) if info.min <= v <= info.max else int(rng.integers(100)) for v in values], dtype)
 
 
 def integers_between(rng, dtype, fraction):
-    """One bit more than a type of so many bits of fraction has, anywhere in an integer, and next to that."""
+    """Returns integers with one significant bit more than a type of `fraction` bits has, and neighbours of such
+    integers."""
     width, result = 8 * dtype.itemsize - (dtype.kind == "i"), []
     for _ in range(MOST):
         bits = min(fraction + 2, width)
@@ -76,7 +77,7 @@ def integers_between(rng, dtype, fraction):
 
 
 def integers_about(rng, dtype, target):
-    """The ends of another integer type, and all magnitudes."""
+    """Returns integers near the limits of another integer type, and integers of all magnitudes."""
     width = 8 * dtype.itemsize
     ends = [np.iinfo(target).min, np.iinfo(target).max] if target.kind in "iu" else [0, 1]
     result = [end + d for end in ends for d in range(-2, 3)]
@@ -87,14 +88,15 @@ def integers_about(rng, dtype, target):
 
 
 def beside(rng, values):
-    """Some of them, and some of what is next to them, or a little further away."""
+    """Returns some of the values unchanged, and moves others to a neighbour or a little further away."""
     wide = np.nextafter(values, np.where(rng.random(values.size) < 0.5, -np.inf, np.inf).astype(values.dtype))
     step = values * (1 + values.dtype.type(2.0) ** -rng.integers(8, 50, values.size) * rng.choice([-1, 1], values.size))
     return np.choose(rng.integers(0, 4, values.size), [values, values, wide, step.astype(values.dtype)])
 
 
 def numbers_between(rng, dtype, target):
-    """The middle between two codes of a floating type, the last one and what would come after it among them."""
+    """Returns the middles between adjacent values of a floating-point type, also between the last one and what would
+    follow."""
     unsigned = np.dtype(f"u{target.itemsize}")
     last = int(np.array(finfo(target).max, target).view(unsigned))
     codes = rng.integers(0, last + 1, MOST, dtype="u8")
@@ -107,7 +109,7 @@ def numbers_between(rng, dtype, target):
 
 
 def numbers_about(rng, dtype, target):
-    """Whole numbers and halves of all magnitudes, and the ends of an integer type."""
+    """Returns whole numbers and halves of all magnitudes, and numbers near the limits of an integer type."""
     info = np.iinfo(target) if target.kind in "iu" else np.iinfo("i1")
     values = np.trunc(2.0 ** rng.uniform(-2, 66, MOST)) + rng.choice([0, 0.5, 0.25], MOST)
     values[:20] = np.array([float(end) + d for end in (info.min, info.max) for d in (-1, -0.5, 0, 0.5, 1)] * 2)
@@ -115,7 +117,8 @@ def numbers_about(rng, dtype, target):
 
 
 def nearby(rng, values, dtype):
-    """In a floating type, with signs and what is no number."""
+    """Returns values in a floating-point type, some slightly changed, with random signs, and with zeros, infinities and
+    a NaN."""
     values = values * rng.choice([-1, 1], values.size)
     values[-6:] = 0, -0.0, np.inf, -np.inf, np.nan, 1
     if dtype.name not in ("float32", "float64"):
@@ -137,7 +140,8 @@ def values_for(rng, dtype, target):
 
 # ---- What they become --------------------------------------------------------------------------------------
 def to_odd(x):
-    """As float32, towards zero, with the last bit set where that is not exact."""
+    """Rounds to odd: returns numbers as float32, rounded towards zero, with the last bit set where that is not
+    exact."""
     nearest = x.astype("f4")
     if x.dtype.kind == "f":
         exact, wide = nearest.astype("f8") == x, nearest.astype("f8")
@@ -151,7 +155,7 @@ def to_odd(x):
 
 
 def astype(x, target):
-    """Rounded once."""
+    """Returns numbers as another type, rounded only once."""
     if target.name in SMALL and x.dtype.name in ("uint32", "int32", "uint64", "int64", "float64"):
         return to_odd(x).astype(target)
     return x.astype(target)
@@ -165,7 +169,7 @@ def expected(x, target, cast):
         return np.array([min(max(v, info.min), info.max) for v in x.tolist()], target)
     if target.kind in "iu" and x.dtype != bool:
         info, whole = np.iinfo(target), np.trunc(np.nan_to_num(x.astype("f8"), nan=0, posinf=np.inf, neginf=-np.inf))
-        low, high = whole <= info.min, whole >= info.max  # as float64s: 2^63 is beyond, as it has to be
+        low, high = whole <= info.min, whole >= info.max  # compared as float64, where 2^63 is out of range
         inside = np.where(low | high, 0, whole).astype(target)
         return np.where(low, target.type(info.min), np.where(high, target.type(info.max), inside))
     result = astype(x, target)
@@ -184,7 +188,7 @@ def bits_of(dtype):
 
 
 def difference(got, wanted):
-    """Bit for bit; of a NaN, its sign."""
+    """Returns the positions where two arrays differ. NaNs are equal if their signs are."""
     wrong = got.view(bits_of(got.dtype)) != wanted.view(bits_of(wanted.dtype))
     if got.dtype.name in FRACTION:
         wide = got.astype("f8"), wanted.astype("f8")
@@ -195,7 +199,7 @@ def difference(got, wanted):
 
 # ---- Cases -------------------------------------------------------------------------------------------------
 def laid_out(rng, x):
-    """The values in a layout that takes one way of an engine or another, and how the axes are permuted."""
+    """Returns values in a random layout, each of which takes another path in the engines, and the permutation."""
     kind = int(rng.integers(5))
     if kind == 0:
         return x, None
@@ -208,7 +212,7 @@ def laid_out(rng, x):
 
 
 def by_operands(rng, x, target):
-    """Scale and bias, and what arithmetic in float32 or float64 makes of x, step by step."""
+    """Returns a random scale and bias, and x with both applied step by step in float32 or float64."""
     arithmetic = np.dtype("f8" if any(d.name == "float64" or (d.kind in "iu" and d.itemsize >= 4)
                                       for d in (x.dtype, target)) else "f4")
     scale, bias = (rng.choice([None, 1.0, 0.5, 3.0, -1 / 3]), rng.choice([None, 0.0, 1.0, 0.1]))
@@ -228,7 +232,7 @@ def test_small_types():
 
 
 class Pair:
-    """A move between random types, and what it gives."""
+    """A move between random types, and its expected result."""
 
     def __init__(self, rng):
         source, target = (TYPES[int(rng.integers(len(TYPES)))] for _ in range(2))
@@ -256,7 +260,7 @@ class Pair:
 
 @pytest.mark.parametrize("block", range(-(-share(PAIRS) // BLOCK)))
 def test_pairs(services, seed, block):
-    """One by one, and by twenties in a request."""
+    """Moves are run one by one, or twenty in one request."""
     rng = np.random.default_rng([seed, block])
     left = min(BLOCK, share(PAIRS) - block * BLOCK)
     while left > 0:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tmaclient.torch: operators as PyTorch tests them, compiled, with wrong arguments, and in worker processes."""
+"""Tests the operators of tmaclient.torch: by PyTorch's own checks, compiled, with wrong arguments, and in worker
+processes."""
 import os
 
 import pytest
@@ -25,7 +26,7 @@ def used(c):
 
 
 def filled(shape, dtype):
-    """Any bytes; of bools, 0 and 1."""
+    """Returns a tensor of random bytes; bools are 0 or 1."""
     size = torch.empty(0, dtype=dtype).element_size()
     n = int(torch.tensor(shape).prod()) * size
     return torch.randint(0, 2 if dtype is torch.bool else 256, (n,), dtype=torch.uint8).view(dtype).reshape(shape)
@@ -38,7 +39,7 @@ def same(a, b):
 
 # ---- The client ------------------------------------------------------------------------------------------------
 def test_an_operator_while_the_client_connects(tmad, monkeypatch):
-    """A finalizer, or a signal's handler, may call one then."""
+    """A finalizer or a signal handler may call an operator while the client connects."""
     def connect(path):
         paths.append(path)
         if len(paths) == 1:
@@ -111,14 +112,14 @@ def test_dimensions():
 
 
 def floats(n):
-    """All exponents with what is next to where a small type rounds, and any bits."""
+    """Returns numbers of all exponents next to values where small types round, and n numbers of random bits."""
     high = (torch.arange(1 << 14) << 18)[:, None]
     near = high | torch.tensor([0, 1, 0x1ffff, 0x20000, 0x20001, 0x3ffff])
     return torch.cat([near.ravel(), torch.randint(0, 1 << 32, (n,))]).to(torch.uint32).view(torch.float32)
 
 
 def ieee_cast(x, dtype):
-    """As NumPy casts with ml_dtypes. Some versions of PyTorch saturate where float8_e4m3fn has no infinity."""
+    """Casts as NumPy does with ml_dtypes. Some versions of PyTorch saturate, because float8_e4m3fn has no infinity."""
     if dtype != torch.float8_e4m3fn:
         return x.to(dtype)
     ml_dtypes = pytest.importorskip("ml_dtypes")
@@ -127,7 +128,8 @@ def ieee_cast(x, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float16], ids=str)
 def test_casts(dtype):
-    """As tensor.to(), after a clamp unless the cast is ieee; NaN stays NaN, of which torch has others."""
+    """Casts are those of tensor.to(), after a clamp unless the cast is ieee. NaNs stay NaNs, whose payload may
+    differ."""
     x = floats(share(10_000_000))
     most = torch.finfo(dtype).max
     expected = x.clamp(-most, most).to(dtype)
@@ -146,7 +148,7 @@ def test_casts(dtype):
 
 
 def cast_by_block(x, block):
-    """DeepGEMM's per_block_cast_to_fp8 and per_token_cast_to_fp8, of sizes that blocks divide."""
+    """DeepGEMM's per_block_cast_to_fp8 and per_token_cast_to_fp8, for sizes that are multiples of the block's."""
     blocks = x.view(x.shape[0] // block[0], block[0], x.shape[1] // block[1], block[1])
     sf = blocks.abs().float().amax(dim=(1, 3), keepdim=True).clamp(1e-4) / 448.0
     return (blocks * (1.0 / sf)).to(torch.float8_e4m3fn).view_as(x), sf
@@ -207,7 +209,7 @@ def test_quantize():
 
 
 def test_grad():
-    """The operators have no derivative: what requires one is only read."""
+    """Operators that write have no derivative, but accept sources that require grad."""
     x = torch.randn(3, 4, requires_grad=True)
     with torch.no_grad():
         out = torch.empty(4, 3)
@@ -260,7 +262,7 @@ def test_opcheck():
 
 
 def test_meta():
-    """What would fail is refused while a graph is traced."""
+    """Arguments that would fail are refused while a graph is traced."""
     def meta(*shape, dtype=torch.float32):
         return torch.empty(shape, dtype=dtype, device="meta")
 
@@ -394,7 +396,7 @@ def test_client(tmad, monkeypatch):
 
 # ---- Processes -----------------------------------------------------------------------------------------------
 class Images(torch.utils.data.Dataset):
-    """Transposed in the worker, by a client of the worker's own."""
+    """Images that a worker process transposes with its own client."""
 
     def __init__(self, path):
         self._path, self._pid, self._client = path, None, None
@@ -431,7 +433,7 @@ def test_workers_with_a_client_of_their_parent(tmad, c):
 
 
 def test_operators_in_workers(tmad, monkeypatch):
-    """A child connects by itself."""
+    """A forked worker process connects its own client."""
     monkeypatch.setenv("TMAD_SOCKET", tmad.path)
     loader = torch.utils.data.DataLoader(ByOperator(), batch_size=4, num_workers=2, multiprocessing_context="fork")
     assert torch.equal(torch.cat(list(loader))[:, 0, 0], torch.arange(8.0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What type checkers know of the package: a program is checked by mypy, which is of the PATH or of the build's tools."""
+"""Tests the type annotations of the package: mypy, from the PATH or the build's tools, checks a program."""
 import os
 import re
 import shutil

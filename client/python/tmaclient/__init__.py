@@ -8,7 +8,7 @@
     y = c.transform(x, permute=(0, 3, 1, 2), pad=((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge")
 
 The functions of the module move arrays in this process. A client of the service also reaches memory that processes
-share, and several GPUs.
+share, and moves between GPUs.
 
 `x` is a NumPy array, an array of PyTorch, CuPy or JAX, or a buffer, and so is `y`. `python -m tmaclient` gives a short
 tour. tmaclient.aio has the client for asyncio, and tmaclient.torch has operators for torch.compile.

@@ -135,8 +135,8 @@ class Request:
     ) -> Request:
         """Returns a request that moves the blocks that an index selects. An index of two dimensions, with scatter
         false, has pairs of a block of src and one of dst. Limits are numbers of blocks, steps are in bytes. A side has
-        1024 layers at most: a tuple lists them, the first of which is all_dst or all_src; a number, for one of the two
-        sides, is the distance in bytes of layers that all_dst or all_src begins with."""
+        1024 layers at most: a tuple lists them, the first of which is all_dst or all_src; a number is the distance in
+        bytes from one layer to the next within all_dst or all_src. At least one of the two sides lists its layers."""
     def again(self, index: Tensor, bytes: Tensor, layers: tuple[Tensor, ...], /) -> Request:
         """Returns a request of the same form for another list of as many entries. layers replace those of the side that
         the index selects, and are as many and laid out in the same way. bytes replaces the other side: contiguous bytes
@@ -233,7 +233,8 @@ class Client:
         Returns None without moving anything if the arrays' type does not have DLPack's table of C functions, if a
         client without a service cannot do the move, or if the arrays are on the host and takes_host is false."""
     def synchronize(self, stream: int | tuple[int, int] | None = None, /) -> None:
-        """Waits for all requests that were enqueued in the stream. None: in all streams."""
+        """Waits for all requests that were enqueued in streams, and raises the first error. stream: a client without a
+        service waits for this stream alone; any other client ignores it."""
     def stream_point(
         self, region: Region, offset: int, value: int, stream: int | tuple[int, int], is_wait: bool, /
     ) -> None: ...

@@ -321,7 +321,7 @@ class Connection(Maker):
             await asyncio.wait((over,), timeout=_SILENT_S)
 
     async def _ask_once(self, ask: Callable[[], None]) -> None:
-        with contextlib.suppress(Exception):  # if the connection is gone, the request has ended with it
+        with contextlib.suppress(Exception):  # if this fails, the connection is gone, and requests end with it
             await self._call(ask)
 
     async def _connect_again(self, patience: Patience) -> None:

@@ -239,7 +239,8 @@ class Blocks(_Converting):
 
 
 def _parts(dst: Layers, src: Layers) -> Iterator[tuple[Layers, Layers]]:
-    """Yields the layers of dst and of src in parts that each fit into one request."""
+    """Yields the layers of dst and of src in parts that each fit into one request. A request lists the layers of at
+    least one of the two sides."""
     for at in range(0, len(dst), MOST_LAYERS):
         some = slice(at, at + MOST_LAYERS)
         yield (dst, src) if len(dst) <= MOST_LAYERS else (dst[some], src[some])

@@ -2,7 +2,7 @@
 """The common base of sending and receiving: messages to peers that may be gone, requests to tmad, and the transfers
 that callers wait for.
 
-An Exchange belongs to one stage. Its callers hold the stage's lock, except those of tell_results().
+An Exchange belongs to one stage. Callers that change anything hold the stage's lock, except those of tell_results().
 """
 
 from __future__ import annotations

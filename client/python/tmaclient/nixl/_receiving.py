@@ -7,7 +7,7 @@ under way, or the sender is gone. Until then the slot is lent to nobody else, ev
 arrives late would be taken for that of another transfer. After a peer is gone and its connection is closed, the network
 card may still write data that had already arrived for a moment, so its slots are free only after SETTLE_S.
 
-Callers hold the stage's lock.
+Callers that change anything hold the stage's lock.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Receivers:
         self._met: dict[Key, Receiving] = {}  # receives that were matched with an offer
         self._all: set[Receiving] = set()
         self._queue: Queue[Receiving] = Queue(slots)
-        # Slots that were lent to lost peers, by the time when they are free again and the name that they were left by.
+        # Keys under which slots of lost peers were left behind, each with the time when the slots are free again.
         self._settling: list[tuple[float, object]] = []
         self.bytes = 0  # bytes that were scattered so far
 

@@ -6,7 +6,7 @@ A piece takes a slot of this stage only when the receiver has granted one for it
 up the others. A send waits for the writes that it has begun, unless the peer is gone: NIXL cannot cancel a write, and
 the receiver must not lend the slot to another transfer before the write has ended.
 
-Callers hold the stage's lock.
+Callers that change anything hold the stage's lock.
 """
 
 from __future__ import annotations

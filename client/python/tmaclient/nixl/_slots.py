@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slots, which are equal parts of a stage's memory, and the queue of transfers that wait for one. Callers hold the
-stage's lock."""
+"""Slots, which are equal parts of a stage's memory, and the queue of transfers that wait for one. Callers that change
+anything hold the stage's lock."""
 
 from __future__ import annotations
 

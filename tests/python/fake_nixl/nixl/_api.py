@@ -24,7 +24,7 @@ class nixl_agent_config:  # noqa: N801
 class Metadata(NamedTuple):
     name: str
     number: int
-    registered: tuple  # of (address, size, kind of memory, device)
+    registered: tuple  # tuples of address, size, kind of memory and device
 
 
 class Write:
@@ -38,18 +38,18 @@ class Write:
 
 
 class Network:
-    """What is on its way. seed: of when it arrives. haste: the more, the sooner."""
+    """The messages and writes on their way. seed: seed of random order and delays. haste: probability of progress."""
 
     def __init__(self, seed=0, haste=0.5):
         self.random, self.haste = random.Random(seed), haste
         self.agents, self.metadata = {}, {}  # by number
-        self.etcd = {}  # the metadata that agents have sent there, by their names
+        self.etcd = {}  # metadata that agents have sent to etcd, by the names of the agents
         self.messages, self.writes = [], []
-        self.failures = collections.deque()  # of writes to come, at their start: ERR, or the text of an exception
+        self.failures = collections.deque()  # failures to start of the next writes: "ERR" or an exception's text
         self.lock = threading.RLock()
 
     def step(self):
-        """Some of it arrives."""
+        """Lets a random part of the messages and writes arrive."""
         for write in self.random.sample(self.writes, len(self.writes)):
             if self.random.random() < self.haste:
                 self._move(write)
@@ -91,14 +91,14 @@ class nixl_agent:  # noqa: N801
         self.number = len(network.agents) + 1
         network.agents[self.number] = self
         self.registered, self.arrived, self.notifs = [], [], {}
-        self.remote, self.regions = {}, {}  # of each agent whose metadata is here: its number, and its memory
+        self.remote, self.regions = {}, {}  # numbers and memory of the agents whose metadata this one has, by name
         self.is_running = True
         self.has_etcd = bool(os.environ.get("NIXL_ETCD_ENDPOINTS"))
-        self.etcd_requests = collections.deque()  # each a name, and the metadata to send or None to fetch it
-        self.etcd_since = None  # when the first of them began to wait
+        self.etcd_requests = collections.deque()  # requests to etcd: a name, and metadata to send, or None to fetch it
+        self.etcd_since = None  # when the first request began to wait; None: it does not wait
 
     def end(self):
-        """As if its process were killed."""
+        """Ends the agent as if its process were killed."""
         self.is_running = False
 
     # ---- Memory and metadata
@@ -127,7 +127,7 @@ class nixl_agent:  # noqa: N801
         return metadata.name.encode()
 
     def fetch_remote_metadata(self, name, ip, port):
-        """Agents listen at the port of their number, whatever the ip; without one, etcd is asked."""
+        """Gets metadata of a peer. Agents listen at the port of their number, at any ip; without ip, etcd is asked."""
         if ip:
             self._learn(self.network.agents.get(port))
         else:
@@ -147,7 +147,8 @@ class nixl_agent:  # noqa: N801
         self.etcd_requests.append((name, metadata))
 
     def serve_etcd(self):
-        """Does what was asked, one after the other: what is not there yet holds up the rest."""
+        """Serves the requests to etcd in order. A request for metadata that etcd does not have yet holds up the
+        others."""
         while self.etcd_requests:
             name, metadata = self.etcd_requests[0]
             if metadata is not None:
@@ -210,7 +211,7 @@ class nixl_agent:  # noqa: N801
         return Write(self, agent, (from_, (to, size)), message)
 
     def transfer(self, write):
-        """Some have ended when this returns."""
+        """Starts a write. Some writes have ended when this returns."""
         write.is_posted = True
         with self.network.lock:
             failure = self.network.failures.popleft() if self.network.failures else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NIXL's exceptions, as far as they are used."""
+"""The exceptions of NIXL that the stand-in raises."""
 
 
 class nixlRemoteDisconnectError(Exception):  # noqa: N801
