@@ -138,7 +138,8 @@ def pad(x, pads, mode, **options):
 
 
 def expected(src, permute, pads, mode, value):
-    """What is to come out, by its bytes: NumPy pads the numbers of the elements. What is cropped goes first."""
+    """Returns the expected result of a transform, whose elements are compared by their bytes. NumPy crops and then pads
+    an array of the elements' numbers, by which the elements are selected."""
     numbers = np.arange(src.size, dtype=np.int64).reshape(src.shape)
     if permute is not None:
         numbers = numbers.transpose(permute)

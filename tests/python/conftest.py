@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures of the tests of the Python package: a tmad of the module's own, and clients of it."""
+"""Fixtures of the tests of the Python package: services, and clients of them."""
 import contextlib
 import os
 import sys
@@ -51,7 +51,7 @@ def own(request):
     finally:
         if daemon.process is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(daemon.pid, 18)  # SIGCONT
+                os.kill(daemon.pid, 18)  # 18 is SIGCONT
         daemon.stop()
 
 

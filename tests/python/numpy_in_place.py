@@ -3,10 +3,10 @@
 
     TMAD_SOCKET=PATH IN_PLACE=1 IN_PLACE_RESULT=FILE python3 -m pytest -p numpy_in_place --noconftest PATH_OF_A_TEST
 
-Whatever a test calls is done twice: by NumPy, and by the client with the array where it is and with a copy of it in shared
-memory. Both have to be equal, byte by byte. The test then gets the client's array, or NumPy's where that is a view or an
-array of another class. What tmad does not have is NumPy's alone, and is counted with its reason. The counts, and what was
-not equal, are written to FILE as JSON at the end.
+Each call of a test is made by NumPy, and by the client twice: with the array where it is, and with a copy in shared
+memory. All results have to be equal, byte by byte. The test then gets the client's array, or NumPy's if that is a view
+or an array of another class. Calls that tmad does not have are made by NumPy alone, and counted with the reason. The
+counts and the unequal results are written to FILE as JSON at the end.
 """
 import collections
 import ctypes
@@ -26,8 +26,8 @@ FUNCTIONS = {}  # the original functions of numpy
 
 class Counts:
     def __init__(self):
-        self.compared = collections.Counter()  # by name
-        self.absent = collections.Counter()  # by name and reason
+        self.compared = collections.Counter()  # number of calls that were compared, by name
+        self.absent = collections.Counter()  # number of calls that the client does not have, by name and reason
         self.unequal = []
         self.is_inside = False  # True during a call that is being compared, whose own calls are not
 
@@ -71,8 +71,8 @@ def shared(x):
 
 
 def compare(name, x, wanted, call, what, is_same=same):
-    """Compares what the client makes of an array with NumPy's result. Returns it, or None where the client has no such
-    call."""
+    """Compares the client's result of a call with NumPy's. Returns the client's, or None if the client does not have
+    the call."""
     if counts.is_inside:
         return None
     counts.is_inside = True

@@ -159,8 +159,8 @@ class ExchangeTable(ctypes.Structure):
 
 
 class Exchanged(Array):
-    """An array whose type has DLPack's table, and the attributes of PyTorch's tensors that its functions do not tell.
-    The current stream is that of the array that was made last."""
+    """An array whose type has DLPack's table of C functions, and the attributes of PyTorch's tensors that the table
+    does not cover. The current stream is that of the array that was made last."""
 
     requires_grad = False
     current = 0  # handle of the current stream
@@ -214,8 +214,9 @@ Exchanged.__dlpack_c_exchange_api__ = _capsule(_later)
 
 
 class Device:
-    """A device's memory and a stream of it. Each array is in an allocation of its own, or several are one behind the
-    other in one."""
+    """A device with a stream and arrays in its memory. Each allocation has arrays_per_span arrays, one behind the
+    other.
+    """
 
     def __init__(self, number):
         self.number, self.arrays_per_span = number, 1

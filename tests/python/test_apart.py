@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written shares no bytes, whoever has the memory: the service refuses it where it sees it, and the package
-where the memory is staged."""
+"""Tests that destinations which share bytes are refused, in any memory: by the service if it sees the memory, and by
+the package if the memory is staged."""
 import asyncio
 
 import pytest

@@ -25,8 +25,8 @@ def count_of(error):
 
 # ---- Every value -------------------------------------------------------------------------------------------
 def every_value(dtype, rng):
-    """All of a type of up to 16 bits. Of float32 random ones, and all exponents with what is next to where another type
-    rounds; and the ends of integers."""
+    """Returns all values of a type of up to 16 bits. For larger types, returns float32: random values, values of all
+    exponents next to those where another type rounds, and the limits of integers."""
     if dtype.itemsize <= 2:
         return np.arange(2 if dtype == bool else 1 << 8 * dtype.itemsize).astype(f"u{dtype.itemsize}").view(dtype)
     low = [np.array([0, 1, half - 1, half, half + 1, 2 * half - 1]) for half in (1 << 9, 1 << 12, 1 << 17, 1 << 19, 1 << 20)]

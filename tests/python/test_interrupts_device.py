@@ -59,7 +59,8 @@ def test_handlers_that_raise(c, seed, kind):
         held, n_running, n = left(), 0, share(500)
         while n_running < n:
             n_running += signals.interrupt(call)
-            with contextlib.suppress(tma.NoReplyError):  # the request in the stream had a connection that the signal has closed
+            # The signal may have closed the connection of the request that is in the stream.
+            with contextlib.suppress(tma.NoReplyError):
                 c.synchronize()
         assert not signals.unraisable
     c.synchronize()

@@ -139,7 +139,7 @@ def test_on_devices():
             for out in outs:
                 assert np.array_equal(out if isinstance(out, np.ndarray) else out.get(), (X + i).T), i
         assert [a.get().any() for a in arrays] == [True] * 4
-        client.multicast(X, arrays, permute=(1, 0))  # the service does not reach some of the arrays
+        client.multicast(X, arrays, permute=(1, 0))  # the service does not reach X
         assert all(np.array_equal(array.get(), X.T) for array in arrays)
         client.close()
         for span, stream in made:

@@ -121,8 +121,8 @@ def test_a_peer_that_hangs_with_many(hosts):
 
 @pytest.mark.parametrize("killed", ["a", "b"])
 def test_killed(hosts, seed, killed):
-    """Sender or receiver, again and again, at any moment. Others go on; what is delivered is right, and slots and the
-    name are free again."""
+    """A sender or a receiver is killed repeatedly, at random moments. Others go on, delivered data is correct, and the
+    slots and the name can be used again."""
     rng = np.random.default_rng(seed)
     x, y, z = (filled(hosts.client, rng, (100, 2048), "u1") for _ in range(3))
     for name in "abc":
@@ -136,7 +136,7 @@ def test_killed(hosts, seed, killed):
         sent, received = a.send("b", f"{i}", x, blocks), b.receive("a", f"{i}", y, places)
         peer = "b" if killed == "a" else "a"
         beside = c.send(peer, f"beside {i}", x, blocks), hosts.stages[peer].receive("c", f"beside {i}", z, places)
-        for _ in range(int(rng.integers(0, 40)) if i > 0 else 0):  # in the first round, the host is killed before anything has moved
+        for _ in range(int(rng.integers(0, 40)) if i > 0 else 0):  # in round 0, nothing has moved yet
             hosts.step()
         hosts.stages[killed].agent.end()
         other = received if killed == "a" else sent
@@ -302,7 +302,7 @@ def test_it_is_not_closed(tmad):
     """A process that ends without close() stops the thread first, which may be in NIXL."""
     program = (
         "import atexit, sys\n"
-        "atexit.register(lambda: print(stage._thread.is_alive()))\n"  # this is called after the stage's own atexit function
+        "atexit.register(lambda: print(stage._thread.is_alive()))\n"  # this runs after the stage's own function
         f"sys.path.insert(0, {FAKE!r})\n"
         "import tmaclient as tma, tmaclient.nixl\n"
         "stage = tma.nixl.Stage(tma.connect(sys.argv[1]), 'a')\n"

@@ -258,8 +258,8 @@ def test_are_staged_to_and_from_a_device(c, device):
 
 # ---- What the service has sealed -------------------------------------------------------------------------
 class Pins:
-    """What a driver does to the memory that it is told of: its pages stay in use, whatever this process maps there. The
-    stand-in driver does not."""
+    """Keeps pages in use as a driver that has pinned them does, whatever this process maps at their address. The
+    stand-in driver does not do that itself."""
 
     def __init__(self):
         self._libc = ctypes.CDLL(None)
@@ -284,7 +284,7 @@ class Pins:
         """Pins the memory that is mapped for the first time, which has the words of streams."""
         mapped = self._mapped().items()
         ((start, size),) = ((start, size) for start, size in mapped if start not in self._known and size == 64 * KIB)
-        again = self._libc.mremap(start, 0, size, 1)  # with MREMAP_MAYMOVE (1), this makes another mapping of the same pages
+        again = self._libc.mremap(start, 0, size, 1)  # MREMAP_MAYMOVE; it maps the same pages again
         assert again != ctypes.c_void_p(-1).value
         self._made.append((again, size))
         self._known |= {start: size, again: size}

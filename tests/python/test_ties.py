@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random pairs of types at ties against astype: values that lie in the middle between two neighbours of the other type,
-and right beside it, at all magnitudes; on each instruction set of the CPU engine, and on the stand-in for a GPU.
+"""Compares conversions between random types with astype at ties: values in the middle between two neighbours of the
+other type, and right beside it, at all magnitudes; on each instruction set of the CPU engine, and on the stand-in for a
+GPU.
 
-NumPy's astype rounds once. That of ml_dtypes does so from types that float32 holds; from others it rounds to float32
-first, so that what is compared with here comes to it rounded to odd.
+NumPy's astype rounds once. That of ml_dtypes does so from types whose values float32 has; from others it rounds to
+float32 first. For those, the tests first round to odd as float32, after which a second rounding does no harm.
 """
 import subprocess
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verbs: what clients and batches do with arrays. Each is defined here once, whoever runs it.
+"""The verbs: the operations on arrays that clients and batches have in common. Each is defined here once, for blocking
+clients, asyncio clients and batches.
 
-A verb turns its arguments into a job by a method of Maker, and hands both to `_do`: a client runs the job, and a batch
+A verb passes a method of Maker, which makes a job, and its arguments to `_do`: a client runs the job, and a batch
 collects it. Clients for asyncio derive their verbs from these (`aio._awaited`).
 """
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     Numpy = NDArray[Any]
 
 
-_Array = TypeVar("_Array")  # The result of a torch.Tensor is one, and so it is with other libraries.
+_Array = TypeVar("_Array")  # the result has the type of the source, such as torch.Tensor
 _Axes = Sequence[int] | None
 
 
@@ -38,7 +39,7 @@ class _GatherKeywords(MoveKeywords, total=False):
 
 
 class Verbs(Maker):
-    """Has the verbs of batches and of clients. Sequences stand for buffers and for lists of layers."""
+    """The verbs that batches and clients have. In overloads, Sequence stands for buffers and for lists of layers."""
 
     @overload
     def copy(self, src: Numpy, out: Numpy | None = None, **_: Unpack[MoveKeywords]) -> Numpy: ...
@@ -47,8 +48,8 @@ class Verbs(Maker):
     @overload
     def copy(self, src: _Array, out: _Array | None = None, **_: Unpack[MoveKeywords]) -> _Array: ...
     def copy(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
-        """np.copy: an array of src's shape and type, in C order unless out has another one. With dtype, it is
-        src.astype(dtype), but for what is out of range unless cast is "ieee"."""
+        """Copies as np.copy does: the result has src's shape and type, and is in C order unless out has another order.
+        With dtype, it is src.astype(dtype), except that values out of range differ unless cast is "ieee"."""
         return self._transform(options, False, src, None, None, "constant", 0, out)
 
     @overload
@@ -64,8 +65,9 @@ class Verbs(Maker):
     def transpose(
         self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]
     ) -> Any:
-        """np.transpose, copied: dimension d of the result, of extent src.shape[axes[d]], is dimension axes[d] of src.
-        None reverses them; negative axes count from the end. ValueError or IndexError: no permutation."""
+        """Returns a copy of np.transpose(src, axes): dimension d of the result, of extent src.shape[axes[d]], is
+        dimension axes[d] of src. axes None reverses the dimensions; negative axes count from the end. ValueError or
+        IndexError: axes is not a permutation."""
         return self._transform(options, True, src, axes, None, "constant", 0, out)
 
     @overload
@@ -107,12 +109,12 @@ class Verbs(Maker):
         out: Any = None,
         **options: Unpack[MoveKeywords],
     ) -> Any:
-        """np.pad with mode "constant", "edge", "reflect", "symmetric" or "wrap".
+        """Pads as np.pad does, with mode "constant", "edge", "reflect", "symmetric" or "wrap".
 
         pad_width is a number of elements, for every side; a pair (before, after), for every axis; a pair for each
         axis; or a dict of axes to numbers or pairs. The result's extents are before + extent + after. A negative
-        width crops; ValueError if it crops all there is. constant_values is one number, which the result's type has
-        to represent (InvalidArgumentError).
+        width crops; ValueError if nothing of an axis is left. constant_values is one number, which the result's type
+        has to represent (InvalidArgumentError).
         """
         return self._transform(options, False, src, None, pad_width, mode, parse_constant(constant_values), out)
 
@@ -133,9 +135,9 @@ class Verbs(Maker):
         out: Any = None,
         **options: Unpack[MoveKeywords],
     ) -> Any:
-        """np.pad(np.transpose(src, permute), pad, mode) in one pass. permute is as transpose's axes, but None permutes
-        nothing; pad is as pad's pad_width, for the axes of the result; value, one of the result's, is what mode
-        "constant" fills with."""
+        """Returns np.pad(np.transpose(src, permute), pad, mode), moved in one pass. permute is like transpose's axes,
+        but None permutes nothing. pad is like pad's pad_width, for the axes of the result. value, a number that the
+        result's type has, fills the border with mode "constant"."""
         return self._transform(options, False, src, permute, pad, mode, value, out)
 
     def quantize(
@@ -153,36 +155,36 @@ class Verbs(Maker):
         inverse_out: Any = None,
         **options: Unpack[MoveKeywords],
     ) -> tuple[Any, ...]:
-        """Casts permute(src) to a small floating type, by a scale for each block that brings its largest magnitude to
-        the type's largest value: returns (data, scale), or (data, scale, 1 / scale) with inverse. Both types are
-        floating ones of 8 to 32 bits.
+        """Casts permute(src) to a small floating-point type, by a scale for each block that brings its largest
+        magnitude to the type's largest value. Returns (data, scale), or (data, scale, 1 / scale) with inverse. Both
+        types are floating-point types of 8 to 32 bits.
 
         scale is the number to multiply by when data is read, max(amax(abs(block)), least) / largest: data * scale,
-        with each scale repeated over its block, is permute(src) but for rounding. It is what per_block_cast_to_fp8 of
-        DeepGEMM returns (with least=1e-4), and weight_scale_inv of DeepSeek's checkpoints and vLLM. The inverse, by
+        with each scale repeated over its block, is permute(src) except for rounding. It is what per_block_cast_to_fp8
+        of DeepGEMM returns (with least=1e-4), and weight_scale_inv of DeepSeek's checkpoints and vLLM. The inverse, by
         which elements were multiplied, is 1 / scale.
 
             block           as in Amax: (128, 128) for weights, also of many experts, [n, rows, columns]; 128 for each
                             128 elements of a row of activations; (1, -1) for whole rows; None for one scale of all
             dtype, cast     type of data: "float8_e4m3fn", or that of out if there is one. NumPy has it with ml_dtypes
-            power_of_two    scales are rounded up to powers of two
-            least           what the largest magnitude of a block is taken to be at least
-            scale_dtype     of scale and inverse: "float32"; or, with power_of_two, "float8_e8m0fnu" or "uint8", the
-                            biased exponents alone (torch has the former, NumPy with ml_dtypes)
-            out             as in Client, for data
-            scale_out,      likewise for scale and inverse, with any strides; of a type that scale_dtype may name. With
+            power_of_two    True: scales are rounded up to powers of two
+            least           lower bound of the largest magnitude of a block
+            scale_dtype     type of scale and inverse: "float32"; or, with power_of_two, "float8_e8m0fnu" or "uint8",
+                            which hold only the biased exponents (torch has the former, NumPy with ml_dtypes)
+            out             array for data, as in Client
+            scale_out,      arrays for scale and inverse, with any strides, of a type that scale_dtype may name. With
             inverse_out     inverse_out, the inverse is returned, too
 
-        scale and inverse have as many dimensions as data, in each ceil(extent / block), and are otherwise arrays like
-        src: new ones of the caller's, in C order, in shared memory if src is, on its device. They share no bytes with
-        other arrays. The results are the same bit for bit in any kind of memory: what is staged is cut between
-        blocks, and if a block is larger than a chunk, all of it has to fit into shared memory at once, whatever
-        `staging` says (QuotaError, NoMemoryError).
+        scale and inverse have as many dimensions as data, with an extent of ceil(extent / block) in each. Without
+        scale_out and inverse_out they are new arrays like src: in C order, on its device, in shared memory if src is.
+        They share no bytes with other arrays. The results are the same bit for bit in any kind of memory: staged
+        arrays are cut between blocks, and a block that is larger than a chunk has to fit into shared memory at once,
+        whatever `staging` says (QuotaError, NoMemoryError).
 
-        The scale of a block of zeros is 1; of one with a NaN it is NaN, and so are all elements; of one with an
-        infinity it is infinity, and elements are 0, but NaN where they are infinite. None is below 2^-126.
-        ValueError: another type of src or data, a block or an array of another shape, scale or bias beside it.
-        TypeError: another type of scales. UnsupportedError: the service's engine does not compute scales.
+        The scale of a block of zeros is 1. That of a block with a NaN is NaN, and so are all its elements. That of a
+        block with an infinity is infinity, and its elements are 0, or NaN where they were infinite. No scale is below
+        2^-126. ValueError: src or data is of another type, a block or an array has another shape, or scale or bias is
+        given. TypeError: scales are of another type. UnsupportedError: the service's engine does not compute scales.
         """
         scaling = Scaling(block, power_of_two, least, inverse, scale_dtype, scale_out, inverse_out)
         results: tuple[Any, ...] = self._do(self._quantize_job, options, src, permute, out, scaling)
@@ -190,7 +192,7 @@ class Verbs(Maker):
 
 
 class ClientVerbs(Verbs):
-    """Has the verbs that batches lack, too."""
+    """The verbs of clients: those of Verbs, and those that batches do not have."""
 
     def multicast(
         self,
@@ -203,13 +205,13 @@ class ClientVerbs(Verbs):
         value: Any = 0,
         **options: Unpack[MoveKeywords],
     ) -> tuple[Any, ...]:
-        """transform into each of outs, and returns them: arrays of any kinds, on the host or on any devices, each of
-        the result's shape and type, with strides of its own. They share no bytes.
+        """Transforms src into each of outs, and returns them. They are arrays of any kinds, on the host or on any
+        devices, each of the result's shape and type, with any strides. They share no bytes.
 
-        src is read once. Large arrays on several devices get it one from the other, in a chain along the fastest links.
-        Arrays that are not shared are staged one by one. If the arrays on devices are on more than one, the call waits:
-        first for the current stream of each, then for the end. A call that fails leaves all of outs undefined. amax
-        makes scales of one result, and does not go with several (TypeError).
+        src is read once. Large arrays on several devices are copied from device to device, in a chain along the fastest
+        links. Arrays that are not shared are staged one by one. If there are arrays on several devices, the call waits
+        first for the current stream of each, and then for the end. A call that fails leaves all of outs undefined.
+        amax, which makes the scales of one result, is not accepted (TypeError).
         """
         results: tuple[Any, ...] = self._do(self._multicast_job, options, src, outs, permute, pad, mode, value)
         return results
@@ -230,21 +232,21 @@ class ClientVerbs(Verbs):
         out: Any = None,
         **options: Unpack[MoveKeywords],
     ) -> Any:
-        """np.take(src, index, axis), then transposed by permute: the result has len(index) entries along the axis.
+        """Returns np.take(src, index, axis), transposed by permute: the result has len(index) entries along the axis.
 
-        index is a list or an array of one dimension: of integers on the host, where negative ones count from the end
-        and OutOfRangeError is raised for others; or contiguous int32 or int64 on the device, where -1 and what is
-        out of range is skipped and leaves the result as it was. scale and bias are the same for all entries: they
-        have an extent of 1 along the axis of the result, or do not have it.
+        index is a list or an array of one dimension. It has integers on the host, where negative ones count from the
+        end and OutOfRangeError is raised for those out of range; or contiguous int32 or int64 on the device, where
+        entries that are -1 or out of range are skipped and leave the result unchanged. scale and bias are the same for
+        all entries: they have an extent of 1 along the axis of the result, or lack that axis.
 
-        src may be a list of arrays of one shape, type and strides: layers, such as K and V of each layer of a cache.
-        The result then has one more dimension in front, that of the layers, of which axis, permute, scale and bias do
-        not know:
+        src may be a list of layers: arrays of one shape, type and strides, such as K and V of each layer of a cache.
+        The result then has one more dimension in front, which counts the layers. axis, permute, scale and bias refer to
+        a single layer:
 
             np.stack([np.transpose(np.take(s, index, axis), permute) for s in src])
 
-        So has out, or it is a list, too. The service moves up to 1024 layers in one request, wherever each one is. If
-        it does not have the memory of some, they are staged one by one.
+        out has the dimension of layers, too, or is a list. The service moves up to 1024 layers in one request, wherever
+        each one is. Layers whose memory it does not have are staged one by one.
         """
         return self._do(self._gather_job, options, src, index, axis, permute, out)
 
@@ -258,10 +260,11 @@ class ClientVerbs(Verbs):
         permute: Sequence[int] | None = None,
         **options: Unpack[MoveKeywords],
     ) -> None:
-        """The inverse of gather: along the axis of dst, entry index[i] becomes entry i of src, which is first
-        transposed by permute: src then has dst's shape, but for len(index) entries along the axis. No index may
-        appear twice. Other entries of dst stay as they are. scale and bias are as for gather; dst is as out. With
-        a list of layers as dst, as for gather, src is a list of as many, or an array that has the layers in front."""
+        """Does the inverse of gather: along the axis of dst, entry index[i] becomes entry i of src, which is first
+        transposed by permute. The permuted src has dst's shape, except for len(index) entries along the axis. No index
+        may appear twice. Other entries of dst stay unchanged. scale and bias are those of gather; dst may be any array
+        that could be out. With a list of layers as dst, as for gather, src is a list of as many, or an array whose
+        first dimension counts the layers."""
         done: None = self._do(self._scatter_job, options, dst, index, src, axis, permute)
         return done
 
@@ -276,7 +279,8 @@ class ClientVerbs(Verbs):
         **options: Unpack[MoveKeywords],
     ) -> None:
         """Gathers and scatters in one call: along the axis, block pairs[i][1] of dst becomes block pairs[i][0] of src,
-        which is first transposed by permute: src then has dst's shape, but for any extent along the axis. With axis 0:
+        which is first transposed by permute. The permuted src has dst's shape, with any extent along the axis. With
+        axis 0, the call does:
 
             dst[pairs[:, 1]] = np.transpose(src, permute)[pairs[:, 0]]
 
@@ -287,7 +291,7 @@ class ClientVerbs(Verbs):
 
         dst and src may be the same array, to move blocks within one cache. The pairs must then be on the host, and no
         block may be both read and written (OverlapError). A list of more than 48 KiB then takes several requests.
-        scale, bias and layers are as for scatter.
+        scale, bias and layers are those of scatter.
         """
         done: None = self._do(self._pairs_job, options, dst, pairs, src, axis, permute)
         return done
@@ -295,20 +299,20 @@ class ClientVerbs(Verbs):
     def reshard(
         self, destinations: Any, sources: Any, *, shape: Sequence[int] | None = None, **options: Unpack[MoveKeywords]
     ) -> None:
-        """Puts the destinations together from the sources, in one request: parts of one tensor, which no array has to
-        hold as a whole. That is what changes the tensor-parallel size of a model:
+        """Assembles the destinations from the sources, in one request. All of them are parts of one tensor, which no
+        array has to hold as a whole. This changes the tensor-parallel size of a model:
 
             c.reshard(tma.shards(eight, axis=1), tma.shards(four, axis=1))
 
         Both list slices: pairs of an array and the index of its first element in the tensor, as `shards` and `Slice`
-        make them. All arrays are of one type and rank. Several sources may have the same elements, which are then taken
-        to be equal: the nearest is read. Each element of a destination has to be in some source (OutOfRangeError names
-        the first that is not). Destinations share no memory with each other or with sources (OverlapError). shape is
-        that of the tensor, if all slices are to be held to it.
+        make them. All arrays are of one type and rank. If several sources have the same elements, these are assumed to
+        be equal, and those of the nearest source are read. Each element of a destination has to be in some source
+        (OutOfRangeError names the first that is not). Destinations share no memory with each other or with sources
+        (OverlapError). shape is that of the tensor; if it is given, all slices have to be within it.
 
         Arrays in memory of this process alone are copied as a whole, not in chunks. With arrays on several CUDA devices
-        the call waits, for what is queued in the current stream of each, and for the end. dtype and what else converts
-        are not for reshard, nor is progress.
+        the call waits for the work that is queued in the current stream of each, and for its own end. The keywords that
+        convert, and progress, are not accepted.
         """
         done: None = self._reshard(Options.of(options).check_reshard(), Reshard.parse(destinations, sources, shape))
         return done

@@ -131,7 +131,7 @@ class Stage:
         self._moved_at = time.monotonic()  # when something moved last, or a transfer was begun
         self._peers: set[str] = set()  # peers that were connected or heard of, which are pinged
         self._greeted: dict[str, tuple[int, int, str, int]] = {}  # location of the slots of each peer that has answered
-        self._broken: Exception | None = None  # what a step has failed with; the stage moves nothing after that
+        self._broken: Exception | None = None  # exception that a step has failed with; after that nothing moves
         self._is_closed = self._is_forked = self._is_stopped = False
         self._lock = threading.RLock()
         self._telling = _Telling(self._exchange)

@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for NIXL in one process, for tests of what transfers do when messages are late, out of order or lost with
-their sender. `_api.network` is what the agents are connected by."""
+"""A stand-in for NIXL in one process, for tests of transfers whose messages are late, out of order, or lost with their
+sender. `_api.network` connects the agents."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Agents, and a network that delivers what they send late and in any order: a write some bytes at a time, and its
-notification after the last of them. As with NIXL, an agent that has ended is found out by those that write to it or
-notify it; what it has written may still arrive until they remove it."""
+"""Agents, and a network that delivers their messages and writes late and in any order. A write arrives some bytes at a
+time, and its notification after the last of them. As with NIXL, agents notice that a peer has ended when they write to
+it or notify it; its earlier writes may still arrive until they remove it."""
 import collections
 import contextlib
 import ctypes
@@ -42,7 +42,7 @@ class Network:
 
     def __init__(self, seed=0, haste=0.5):
         self.random, self.haste = random.Random(seed), haste
-        self.agents, self.metadata = {}, {}  # by number
+        self.agents, self.metadata = {}, {}  # agents by number, and metadata by a key that stands for it
         self.etcd = {}  # metadata that agents have sent to etcd, by the names of the agents
         self.messages, self.writes = [], []
         self.failures = collections.deque()  # failures to start of the next writes: "ERR" or an exception's text
