@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tmaclient.aio: many calls in flight, cancellation, back-pressure, and a tmad that stops, dies and comes back."""
+"""Tests tmaclient.aio: many calls in flight, cancellation, back-pressure, and a tmad that stops, dies and restarts."""
 import asyncio
 import contextlib
 import gc

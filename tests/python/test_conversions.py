@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversions: every value of the small types against NumPy and ml_dtypes, random ones in every kind of memory, and what
-DALI and DeepGEMM define."""
+"""Tests conversions: every value of the small types against NumPy and ml_dtypes, random ones in every kind of memory,
+and the conversions that DALI and DeepGEMM define."""
 import os
 import re
 

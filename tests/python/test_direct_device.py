@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves that this process launches into its own CUDA streams, on the stand-in driver: by a client without a service, and
-by one that has a service, which then sees nothing of them."""
+"""Tests moves that this process launches into its own CUDA streams, on the stand-in driver: by a client without a
+service, and by one that has a service, which then sees nothing of them."""
 import asyncio
 import ctypes
 import threading

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tour and the examples, as programs: each checks its own results and ends with 0."""
+"""Runs the tour and the examples as programs: each checks its own results and exits with status 0."""
 import fcntl
 import importlib.util
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals at random places of every kind of call. A handler's exception is the one that arrives, and it leaves nothing
-behind; a handler may move arrays itself.
+"""Tests signals at random places of every kind of call. The exception of a handler is the one that is raised, and
+nothing is left behind; a handler may move arrays itself.
 
 A timer of the kernel sends each signal after a random time. `make check` runs a share of the interrupts, and `make
 stress`, or TEST_SHARE=1, all 20,000.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers and scatters of layers: lists of arrays, wherever each one is, against NumPy's stack of them."""
+"""Tests gathers and scatters of layers, which are lists of arrays in any memory, against NumPy's stack of them."""
 import asyncio
 
 import pytest

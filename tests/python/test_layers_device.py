@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers in device memory, of one device or two, and in host memory beside it, on the stand-in driver."""
+"""Tests layers in the memory of one or two devices, and of devices and the host, on the stand-in driver."""
 import asyncio
 
 import pytest

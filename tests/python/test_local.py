@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves in this process, without a service: the functions of the module, and clients of "local:"."""
+"""Tests moves in this process, without a service: the functions of the module, and clients of "local:"."""
 import asyncio
 import os
 import signal

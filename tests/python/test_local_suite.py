@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of other files with a client of "local:" in place of one of a service."""
+"""Runs the tests of other files with a client of "local:" in place of one of a service."""
 import types
 
 import pytest

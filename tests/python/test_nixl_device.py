@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transfers between hosts of arrays in device memory, through slots in device memory or host memory, on the stand-in
-driver and over the stand-in for NIXL."""
+"""Tests transfers of arrays in device memory between hosts, through slots in device memory or host memory, on the
+stand-in driver and over the stand-in for NIXL."""
 import ctypes
 import os
 import time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares random transforms, gathers and scatters with NumPy: every byte, also between and around elements."""
+"""Compares random transforms, gathers and scatters with NumPy in every byte, also between and around elements."""
 import pytest
 
 np = pytest.importorskip("numpy")

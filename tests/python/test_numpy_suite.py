@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy's own tests of pad, take, transpose and their like run with the client in their place: see numpy_in_place.py.
+"""Runs NumPy's own tests of pad, take, transpose and similar functions with the client in their place: see
+numpy_in_place.py.
 
-They are those of the NumPy that is installed, where it is installed with its tests."""
+The tests are those of the installed NumPy, if it is installed with its tests."""
 import importlib.util
 import json
 import os

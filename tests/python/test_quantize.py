@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scales that are computed on the way: quantize, and amax of transforms, plans and batches. Bit for bit against NumPy,
-however arrays reach the service, and as DeepGEMM defines them."""
+"""Tests scales that are computed during a move: quantize, and amax of transforms, plans and batches. They are compared
+bit for bit with NumPy, in every kind of memory, and with the definition of DeepGEMM."""
 import asyncio
 
 import pytest

@@ -24,7 +24,7 @@ def restart_often(own, stop, n):
 WORK = ["plain", "staged", "plan", "gather", "batch", "fresh"]
 
 
-# A service that does not trust the user has sealed memory, which the client moves to other memory at each restart.
+# For a service that does not trust the user memory is sealed, and copied to a new file at each restart.
 @pytest.mark.parametrize("own", [(), ["--trust-own-uid=off"]], ids=["trusted", "not trusted"], indirect=True)
 @pytest.mark.parametrize("name", WORK)
 def test_killed_while_calls_run(own, name):

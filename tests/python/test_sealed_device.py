@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service with a GPU, on the stand-in driver, that does not trust the user: it seals what the client makes, and refuses
-shared memory that it cannot seal, which is then staged."""
+"""Tests a service with a GPU, on the stand-in driver, that does not trust the user: memory that the client makes is
+sealed, and the service refuses shared memory that it cannot seal, which is then staged."""
 import asyncio
 import ctypes
 import gc

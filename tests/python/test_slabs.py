@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small shared arrays share regions. These tests look at where they are, how long they keep their memory, and when it may
-become another's."""
+"""Tests small shared arrays, which share regions: where they are, how long they keep their memory, and when it may be
+reused."""
 import asyncio
 import contextlib
 import gc

@@ -36,12 +36,13 @@ class Client(Runner):
     strides along which no two elements share bytes (OverlapError). Extents, widths and indexes count elements.
 
     A call raises TypeError, ValueError or IndexError for an argument that is wrong by itself, and otherwise a class
-    of tmaclient.Error: what the service refuses (InvalidArgumentError, OverlapError if out and src share elements,
-    QuotaError, NoMemoryError), or that it is not there (DisconnectedError) or silent (NoReplyError). Nothing
+    of tmaclient.Error: the service refuses the request (InvalidArgumentError, OverlapError if out and src share
+    elements, QuotaError, NoMemoryError), is not there (DisconnectedError), or does not answer (NoReplyError). Nothing
     is moved before arguments are checked; a call that fails later leaves out undefined.
 
     Every method that moves something also takes these keywords. The first five convert: the result is
-    cast(permute(src) * scale + bias), padded after that; all types but the complex ones become each other.
+    cast(permute(src) * scale + bias), padded after that. Every type can be converted to every other, except the complex
+    ones.
 
         dtype             type of the result: a name, or a type of NumPy's or torch's; None: src's, or with cast out's
         cast              "saturate": the nearest finite value; "exact": OutOfRangeError, which says of how many
