@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests a service that is killed and restarted: results are correct, or a call reports that the outcome is unknown."""
+import contextlib
 import threading
 import time
 
@@ -59,7 +60,9 @@ def test_killed_while_calls_run(own, name):
             except tma.DisconnectedError:
                 failed += 1
         killer.join()
-        assert np.array_equal(call(), x.T) and n > 0 and c.reconnects if hasattr(c, "reconnects") else True
+        with contextlib.suppress(tma.DisconnectedError):
+            call()  # The connection may have been lost since the last call.
+        assert np.array_equal(call(), x.T) and n > 0
         assert np.array_equal(shared, x), "what was shared keeps its contents"
 
 
