@@ -92,8 +92,8 @@ static int enqueue(tma_client *client, const struct call *call, void *stream)
 	return rc < 0 ? move_unsent(client, rc) : 0;
 }
 
-/* Returns the order of request i of the n that stand for a single one: only the first waits, and only the
- * last signals. */
+/* Returns the struct tma_order of request i, where n requests stand for a single one: only the first of them
+ * waits, and only the last signals. */
 static struct tma_order order_of_one(const struct tma_order *order, size_t i, size_t n)
 {
 	struct tma_order one = order ? *order : (struct tma_order){ 0 };

@@ -179,7 +179,7 @@ bool client_poll(tma_client *client, int64_t deadline)
 	client->is_interrupted = false;
 	if (rc < 0 && errno != EINTR)
 		client_break(client, STATUS_INTERNAL, "poll failed (%s)", strerror(errno));
-	/* An EINTR of a poll that did not wait is no interruption. */
+	/* If the poll was not to wait, a signal during it does not count as an interruption. */
 	else if (rc > 0 || (rc < 0 && left_ms == 0))
 		client_pump(client);
 	else if ((rc < 0 || slice_ms != left_ms) && client_ask_interrupted(client)) {

@@ -589,18 +589,18 @@ struct tma_amax {
 
 /* What becomes of elements on their way into a destination of another type: dst = cast(src * scale + bias).
  *
- * Any type but complex ones becomes any other. It is calculated in float32, or in float64 if one side is
- * float64 or an integer of 32 or 64 bits; the product and the sum are each rounded to nearest even, as in
- * NumPy, and so is the cast to a floating type. A cast to integers rounds towards zero, and one to bool is
- * whether the value is not zero, also as in NumPy.
+ * Elements of any type but the complex ones can be cast to any other of these types. The formula is
+ * calculated in float32, or in float64 if one side is float64 or an integer of 32 or 64 bits; the product and
+ * the sum are each rounded to nearest even, as in NumPy, and so is the cast to a floating type. Also as in
+ * NumPy, a cast to integers rounds towards zero, and a cast to bool is true for every value but zero.
  *
  * TMA_CAST_SATURATE takes the nearest value that the destination's type has, so infinities become its largest
- * finite value; NaN stays NaN, and becomes the integer 0. With TMA_CAST_EXACT the request fails with
- * OUT_OF_RANGE if any value is not one of the destination's type; the error message says how many, and the
- * destination has what is nearest to them. TMA_CAST_IEEE does what NumPy's astype does: infinities stay, what
- * is beyond the range of a floating type becomes infinity (NaN in float8_e4m3fn), and integers that become
- * integers without scale and bias keep their low bits; other numbers become integers as with
- * TMA_CAST_SATURATE.
+ * finite value; NaN stays NaN in a floating type, and becomes 0 in an integer type. With TMA_CAST_EXACT the
+ * request fails with OUT_OF_RANGE if any value is not one of the destination's type; the error message says
+ * how many, and the destination has what is nearest to them. TMA_CAST_IEEE does what NumPy's astype does:
+ * infinities stay, what is beyond the range of a floating type becomes infinity (NaN in float8_e4m3fn), and
+ * integers that become integers without scale and bias keep their low bits; other numbers become integers as
+ * with TMA_CAST_SATURATE.
  *
  * scale and bias are numbers, or tensors of float32 or float64 that broadcast against the permuted source,
  * before it is cropped and padded, as in NumPy: aligned at the last dimension, and an extent of 1 repeats.

@@ -142,8 +142,8 @@ struct engine_memory {
 	atomic_bool is_gone;
 };
 
-/* An owner is one party among whom the engine's time is shared: each owner that has work gets as much time as
- * any other, however many streams it has and whatever its jobs cost. The caller embeds the struct and touches
+/* The engine's time is shared among owners: each owner that has work gets as much time as any other, however
+ * many streams it has and whatever its jobs cost. The caller embeds the struct and touches
  * no field but the last two. It must outlive its streams. */
 struct engine_owner {
 	uint32_t streams;

@@ -176,7 +176,7 @@ extern pthread_mutex_t local_lock;
 /* Number of forks between the first process and this one, which has none of its parent's threads. */
 extern uint64_t local_forks;
 
-/* Frees the objects and unpins the words that were pinned for them. NULL is allowed. */
+/* Frees the objects, and unpins the words of timelines that were pinned for them. NULL is allowed. */
 void local_objects_free(struct local_objects *objects);
 
 /* Adds an object and returns its id, or 0 if out of memory. */

@@ -461,8 +461,8 @@ static uint64_t src_bytes(const struct msg_tensor *src)
 }
 
 /* Plans boxes whose source has at most half_bytes, if that is possible, by cutting dimensions from the
- * outermost one on. Sets b->rows and b->n, which is MOST_BOXES + 1 or more if there are too many. Returns the
- * bytes of a box's source. */
+ * outermost one on. Sets b->rows and b->n, which is MOST_BOXES + 1 if there are too many boxes. Returns the
+ * number of bytes of a box's source. */
 static uint64_t plan_boxes(struct bounced *b, uint64_t half_bytes)
 {
 	const struct int_list *shape = &b->params->dst.shape;
@@ -479,7 +479,7 @@ static uint64_t plan_boxes(struct bounced *b, uint64_t half_bytes)
 		b->rows[d] = row < half_bytes ? (int64_t)(half_bytes / row) : 1;
 		left = row * (uint64_t)b->rows[d];
 		n *= (extent + (uint64_t)b->rows[d] - 1) / (uint64_t)b->rows[d];
-		n = n < MOST_BOXES ? n : MOST_BOXES + 1;
+		n = n <= MOST_BOXES ? n : MOST_BOXES + 1;
 	}
 	b->n = (uint32_t)n;
 	return left;

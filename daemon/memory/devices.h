@@ -29,7 +29,7 @@ struct engine_openers {
 struct chosen_engines {
 	uint32_t n;
 	struct engine *engine[ENGINES_MOST];
-	/* Reason why the cuda engine was not chosen; "": the engine was requested, or is the first choice. */
+	/* Why AUTO fell back to the cpu engine; "" if it did not. */
 	char note[256];
 };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A relay is a thread that accesses a submission ring on behalf of the loop, if the ring lies in memory that
- * may stall (struct engine_memory). It copies entries out of the ring, writes ends into it, and wakes the
- * client. If the thread never returns from the memory, only that client's ring stops working.
+ * may stall (struct engine_memory). It copies entries out of the ring, writes completions (struct
+ * submission_end) into it, and wakes the client. If an access to the memory never returns, only that client's
+ * ring stops working.
  *
  * A ring with a relay never has `awake` set, so the client has to send a "ring" message whenever it has
  * submitted entries. Only the loop's thread may call these functions.

@@ -568,7 +568,7 @@ static void time_slices_remove(struct time_slices *time_slices, struct session *
 	time_slices_wake_waiting(time_slices, session->account);
 }
 
-/* If the account may queue a job, makes the session ready that has waited for that longest. */
+/* If the account may queue another job, makes its longest-waiting session ready. */
 static void time_slices_wake_waiting(struct time_slices *time_slices, struct account *account)
 {
 	struct session *session = TAILQ_FIRST(&account->waiting);

@@ -119,7 +119,7 @@ struct connection {
 	struct charge in_charge; /* for the bytes in `in` */
 	struct frame_scan scan;
 	uint64_t received; /* number of bytes of the stream that have been received */
-	uint64_t last;     /* position at which reading ends; UINT64_MAX while it is open */
+	uint64_t last;     /* position at which reading ends; UINT64_MAX until that is decided */
 
 	struct buffer out; /* replies that are not sent yet */
 	uint64_t sent;     /* number of bytes of the stream of replies that have been sent */

@@ -256,7 +256,7 @@ static enum MHD_Result page_answer(void *cls, struct MHD_Connection *connection,
 /* ==== Connections ==================================================================================== */
 
 #define BACKLOG         1024 /* connections that wait in the queue of the socket */
-#define ACCEPTS_AT_ONCE 8    /* most connections accepted between two runs of libmicrohttpd */
+#define ACCEPTS_AT_ONCE 8    /* maximum number of connections accepted between two runs of libmicrohttpd */
 #define RETRY_MS        100  /* pause after a lack of descriptors or memory */
 
 /* Deadlines in ms: for the first request to arrive, for an answer to be read, and for each later request to

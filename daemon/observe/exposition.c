@@ -154,7 +154,7 @@ struct snapshot *snapshot_new(struct service *service)
 /* The table of metric families. The shape of a family determines how many samples it has and which labels
  * they carry. */
 
-#define LINE_MOST    1024 /* most bytes of a line or of the header of a family */
+#define LINE_MOST    1024 /* maximum number of bytes in a line, or in the header of a family */
 #define NS_PER_S     UINT64_C(1000000000)
 #define BARS_SAMPLES (LATENCY_BARS + 2) /* samples of a histogram: its buckets, the sum and the count */
 

@@ -39,8 +39,8 @@ struct row_box {
 	} axis[TENSOR_MAX_RANK];
 };
 
-/* Set *ret to the rows of the source that the transform reads, or of the destination that it writes. The
- * first row begins at the first such byte. Return false if there is none, or if rows run backwards or
+/* Set *ret to the rows that the transform reads of the source, or writes of the destination. The first row
+ * begins at the first byte that is read or written. Return false if no byte is, or if rows run backwards or
  * overlap. */
 bool row_box_init_src(struct row_box *ret, const struct transform *t);
 bool row_box_init_dst(struct row_box *ret, const struct transform *t);

@@ -298,9 +298,10 @@ static bool is_taken(const struct py_tensor *t, bool takes_host)
 	return t->device_type == DEVICE_CUDA || (takes_host && t->device_type == DEVICE_CPU);
 }
 
-/* Client.permuted(src, axes, out, is_reversed, takes_host) permutes src into out or, if that is None, into a
- * new array, and returns the result. On a device it does so in the caller's current stream. Returns None,
- * having moved nothing, if this file does not do the move. */
+/* Client.permuted(src, axes, out, is_reversed, takes_host) permutes src into out or, if out is None, into a
+ * new array, and returns the result. axes is None for no permutation; is_reversed then reverses the axes.
+ * takes_host allows arrays in host memory. Arrays on a device are moved in the caller's current stream.
+ * Returns None, without having moved anything, if the arguments need the general path. */
 PyObject *py_client_permuted(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
 	struct py_client *c = (struct py_client *)self;

@@ -158,8 +158,8 @@ def parse_least(least: Any) -> float:
 
 
 def parse_scale(obj: Any, name: str, shape: Sequence[int], is_power: bool) -> Array:
-    """Returns a caller's array for scales or their inverses, of which there are as many as `shape` says. An array of
-    exponents is returned as uint8."""
+    """Returns a caller's array for scales or for their inverses, an array of exponents as uint8. ValueError: its shape
+    is not `shape`, or it is read-only. TypeError: its type does not fit."""
     if is_exponents(getattr(obj, "dtype", None)):
         obj = kind_of(obj).of_exponents(obj)
     array = adapt(obj, name)

@@ -104,7 +104,7 @@ class AsyncBatch(Collector):
             await self.run()
 
     async def run(self) -> None:
-        """Runs the collected moves: those whose arrays the service reaches in few requests, and the others
+        """Runs the collected moves. Moves whose arrays the service reaches share a few requests; the others run
         concurrently, each by itself. The first exception is raised when all have ended."""
         client, jobs = self._client, self._jobs
         self._jobs = []

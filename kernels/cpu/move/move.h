@@ -172,8 +172,8 @@ struct cpu_strategy {
 	bool (*plan)(struct move *move, const struct loop_nest *nest, const struct move_place *place,
 	             const struct cpu_tile *tile);
 
-	/* Runs a box. `first` has the indices of its first element in the move's dimensions. NULL if there is
-	 * a microkernel. */
+	/* Moves a box; `first` has the indices of its first element in the move's dimensions. This pointer is
+	 * NULL if there is a microkernel. */
 	void (*run)(const struct move *move, const struct move_box *box, const int64_t *first,
 	            struct cpu_scratch *scratch);
 

@@ -541,9 +541,10 @@ static int64_t longest_row(const struct loop_nest *nest)
 	return run;
 }
 
-/* Returns whether the runs that stay together have a size that no single store has, in long rows. In an
- * image, such a run can be moved by a larger store whose excess is overwritten by the next one. Speed-up
- * through the cache: 1.8 for runs of 3 bytes, 1.2 for 7 bytes, 0.64 for 25 bytes with gaps between them. */
+/* Returns whether the nest has long rows of short contiguous runs whose size is not that of a single store.
+ * If a tile is put together in scratch memory first, such a run can be moved by a larger store, whose excess
+ * the next store overwrites. That changed the speed by a factor of 1.8 for runs of 3 bytes, 1.2 for 7 bytes,
+ * and 0.64 for 25 bytes with gaps between them. */
 static bool has_odd_runs(const struct loop_nest *nest)
 {
 	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];

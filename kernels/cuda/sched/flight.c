@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches and polls the rounds of a flight, or its packed job, and ends it. Also polls the points of
- * timelines that jobs wait for. */
+/* Runs flights (flight.h): launches and polls a flight's rounds, or its packed list, and ends the flight.
+ * Also polls the points of timelines that jobs wait for. */
 #include "flight.h"
 
 #include <errno.h>

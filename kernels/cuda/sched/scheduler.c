@@ -474,9 +474,9 @@ static void wait_for_work(struct scheduler *scheduler)
 	pthread_mutex_lock(&queue->lock);
 }
 
-/* Yields or sleeps between two passes. It sleeps for an eighth of the time since something last changed, so
- * that what comes meanwhile is noticed only that much late. Caller holds queue->lock, which is released in
- * between. */
+/* Yields or sleeps between two passes. A sleep takes an eighth of the time since something last changed,
+ * which bounds how late the next change is noticed, and ends when a timeline is due. Caller holds
+ * queue->lock, which is released meanwhile. */
 static void rest(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;

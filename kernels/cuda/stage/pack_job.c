@@ -440,8 +440,9 @@ static int send_list(struct pack_job *pack)
 
 /* ---- The beginning ------------------------------------------------------------------------------------- */
 
-/* Makes the room hold at least `bytes` bytes; what was in it is lost. Returns false if there is no memory. */
-static bool has_room(struct pack_room *room, size_t bytes)
+/* Grows the buffer to at least `bytes` bytes if it is smaller; its contents are lost then. Returns false if
+ * there is no memory. */
+static bool grow_room(struct pack_room *room, size_t bytes)
 {
 	if (bytes <= room->bytes)
 		return true;
@@ -524,7 +525,7 @@ static bool has_rooms(struct pack_job *pack)
 
 	pack->list = pack_slots_take_list(&pack->equipment->pack_slots,
 	                                  packing_list_bytes(&pack->packing) + 8 + fetched, &pack->fate->why);
-	return pack->list && has_room(&pack->ranges, n_ranges * sizeof(struct fault_range));
+	return pack->list && grow_room(&pack->ranges, n_ranges * sizeof(struct fault_range));
 }
 
 /* Reads the list and starts the moving stage. Returns false if the list cannot be read, which is a failure,

@@ -88,6 +88,7 @@ def decode(raw: bytes) -> Message:
 
 
 def is_list_of_counts(value: list[Any], n: int | None = None) -> bool:
-    """Returns whether all entries are integers from 0 to 2^63 - 1, and there are n of them. n None: any number."""
+    """Returns whether all entries are integers from 0 to 2^63 - 1, and whether there are n of them; None allows any
+    number of entries."""
     are = all(isinstance(x, int) and not isinstance(x, bool) and 0 <= x < 1 << 63 for x in value)
     return are and (n is None or len(value) == n)

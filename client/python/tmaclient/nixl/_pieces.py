@@ -11,8 +11,8 @@ MOST_BLOCKS = 4096  # limit of a piece, so that its part of the block list fits 
 
 
 class Piece(NamedTuple):
-    """n_blocks consecutive entries of the block list, from entry first_block on, of each of n_layers consecutive layers
-    from first_layer on. The slot holds them layer by layer."""
+    """A part of a transfer that fits into a slot: entries first_block to first_block + n_blocks - 1 of the block list,
+    in layers first_layer to first_layer + n_layers - 1. The slot holds them layer by layer."""
 
     first_layer: int
     n_layers: int

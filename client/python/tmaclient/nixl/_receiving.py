@@ -5,7 +5,8 @@ scatters the data that arrives in them.
 The sender may write into a slot that is lent to it until its data has arrived, or the sender has said that no write is
 under way, or the sender is gone. Until then the slot is lent to nobody else, even if the receive has failed: data that
 arrives late would be taken for that of another transfer. After a peer is gone and its connection is closed, the network
-card may still write data that had already arrived for a moment, so its slots are free only after SETTLE_S.
+card may go on for a moment to write data that it had received before, so the peer's slots are free only after
+SETTLE_S.
 
 Callers that change anything hold the stage's lock.
 """

@@ -310,8 +310,8 @@ class Senders:
     # ---- The end -------------------------------------------------------------------------------------------
 
     def fail(self, sending: Sending, error: Exception | None) -> None:
-        """Marks a send as failed, unless it is already. It ends when its gathers under way have ended; the receiver is
-        told when its writes have ended, too."""
+        """Marks a send as failed, unless it has failed already. The send ends when those of its gathers that are under
+        way have ended, and the receiver is told of the failure when its writes have ended, too."""
         if sending.error is None:
             sending.error = error
             sending.grants.clear()
