@@ -18,7 +18,8 @@
 #include "proto/clock.h"
 
 #define READ_BYTES 65536
-/* most reads at once, so that a service that never stops sending cannot hold up a call beyond its deadline */
+/* maximum number of reads at once, so that a service that never stops sending cannot hold up a call beyond
+ * its deadline */
 #define READS      16
 #define KEEP_BYTES (256 * 1024)
 

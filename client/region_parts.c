@@ -16,12 +16,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_PARTS 500 /* most parts in a message: each takes at most 7 of its 4096 elements */
+#define MOST_PARTS 500 /* maximum number of parts in a message: each takes at most 7 of its 4096 elements */
 
 /* Registration under way. */
 struct registering {
 	tma_region *region;
-	size_t most_fds; /* most descriptors in a message */
+	size_t most_fds; /* maximum number of descriptors in a message */
 	uint32_t n;
 	struct msg_part parts[MOST_PARTS];
 	size_t n_fds;

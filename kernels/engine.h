@@ -208,7 +208,8 @@ struct engine_share {
 	enum job_priority priority; /* relative to other jobs of its owner */
 	/* On a device: most multiprocessors that each launch occupies; 0: all. */
 	uint32_t multiprocessors;
-	uint32_t host_threads; /* most threads of the engine that move the job's bytes at once; 0: all */
+	uint32_t host_threads; /* maximum number of threads of the engine that move the job's bytes at once;
+	                          0: all */
 	/* The job ends as TIMEOUT if it has not begun by this time of the monotonic clock, in ns; 0: no
 	 * deadline. */
 	uint64_t begin_until_ns;

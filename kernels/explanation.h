@@ -21,7 +21,7 @@ struct engine_explanation {
 	enum family family;
 	char swizzle[16]; /* swizzle of the tile in shared memory, or "none" */
 	char method[16];  /* how the CPU engine moves the interior; "" if it chooses only when it moves it */
-	int64_t grid;     /* most pieces that can run concurrently */
+	int64_t grid;     /* maximum number of pieces that can run concurrently */
 	uint64_t bytes;   /* bytes read plus written */
 	uint64_t n_subregions;
 	uint64_t predicted_ns;    /* predicted time in ns; 0: not predicted */

@@ -297,7 +297,7 @@ struct method {
 	uint64_t requires;
 	enum result_kind result_kind;
 	const struct message *result;
-	uint32_t fds; /* most descriptors that a request carries */
+	uint32_t fds; /* maximum number of descriptors that a request carries */
 };
 
 #define MESSAGE(m, doc) extern const struct message m##_message;

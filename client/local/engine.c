@@ -8,7 +8,7 @@
 
 #include "proto/clock.h"
 
-/* most layouts that the engine remembers, at some 10 KiB each */
+/* maximum number of layouts that the engine remembers, at some 10 KiB each */
 #define MOST_PLANS 1024
 
 /* guards engine, owner, reaping and has_ended_others */

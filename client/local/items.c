@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* most bytes of all error messages in a reply */
+/* maximum number of bytes of all error messages in a reply */
 #define MOST_SENTENCES (64 * 1024)
 
 /* Outcomes of the items of a submit. The session owns them until the next submit. */

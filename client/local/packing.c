@@ -154,7 +154,7 @@ static int run_here(struct local_session *session, const struct move_here *move,
 struct boxes {
 	const struct local_packed *packed;
 	int dim;
-	int64_t per;          /* most indices of that dimension in a box */
+	int64_t per;          /* maximum number of indices of that dimension in a box */
 	uint64_t inner_bytes; /* bytes of one index of that dimension */
 	uint64_t n_along;     /* boxes along that dimension */
 	uint64_t n;
@@ -285,8 +285,8 @@ struct block_transfer {
 	struct packer packer;
 	const struct local_packed_blocks *packed;
 	struct boxes boxes; /* boxes of a block, if it is larger than a chunk */
-	uint64_t entries;   /* most entries in a chunk */
-	uint32_t layers;    /* most layers in a chunk */
+	uint64_t entries;   /* maximum number of entries in a chunk */
+	uint32_t layers;    /* maximum number of layers in a chunk */
 	uint64_t n_along;   /* chunks along the entries of a layer */
 };
 

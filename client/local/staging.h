@@ -12,7 +12,7 @@
 #include "packing.h"
 #include "session.h"
 
-#define STAGING_MOST 6 /* most tensors of a request */
+#define STAGING_MOST 6 /* maximum number of tensors of a request */
 
 /* A tensor in host memory, or blocks of one, with its copy. */
 struct staged {

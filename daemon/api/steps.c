@@ -432,7 +432,7 @@ struct bounced {
 	struct region *bounce;         /* the buffer */
 	uint64_t half_bytes;           /* size of each half of the buffer */
 	bool may[TENSOR_MAX_RANK];     /* dimensions of dst that may be cut */
-	int64_t rows[TENSOR_MAX_RANK]; /* most rows of a box, by dimension of dst */
+	int64_t rows[TENSOR_MAX_RANK]; /* maximum number of rows of a box, by dimension of dst */
 	uint32_t n;                    /* number of boxes */
 };
 

@@ -15,7 +15,7 @@
 #include "overrides.h"
 
 #define MAX_THREADS   1024 /* greatest value of --threads */
-#define INSTANCE_MOST 64   /* most bytes of the name of an instance */
+#define INSTANCE_MOST 64   /* maximum number of bytes of the name of an instance */
 #define DEFAULT_MODE  0660 /* permissions of the socket */
 
 /* The value that getopt_long returns for a setting. It may not be 0, which getopt_long itself uses. */

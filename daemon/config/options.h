@@ -48,7 +48,7 @@ enum engine_choice {
 	ENGINE_CHOICE_CUDA,
 };
 
-#define ENGINES_MOST 64 /* most engines of a service, one for each device */
+#define ENGINES_MOST 64 /* maximum number of engines of a service, one for each device */
 
 #define DEVICE_NAME_BYTES 64 /* size of a buffer for the name of a device: an ordinal or a UUID */
 

@@ -56,7 +56,7 @@ struct batch {
 	uint32_t n_moves;          /* moves of all items, in the order of the items */
 	struct engine_move *moves; /* each holds a reference to its plan */
 	struct buffer sentences;   /* error messages of items, each with a NUL at its end */
-	uint64_t errors_bytes;     /* most bytes that errors may take in the reply */
+	uint64_t errors_bytes;     /* maximum number of bytes that errors may take in the reply */
 };
 
 /* Returns an empty batch with room for n items, or NULL if out of memory. The caller frees it with

@@ -508,7 +508,7 @@ void submission_close(struct submission *s)
  * At most one such chore is under way; all wakes that are asked for meanwhile are served by one more call.
  */
 
-#define MOST    8      /* most sleepers that a call wakes; a ring has one client */
+#define MOST    8      /* maximum number of sleepers that a call wakes; a ring has one client */
 #define SLOW_NS 250000 /* after a call that takes longer, none is made on the loop for LONG_NS */
 #define LONG_NS UINT64_C(1000000000)
 

@@ -22,8 +22,8 @@
 #include "proto/status.h"
 
 #define LOST_VARIABLE  "TMAD_LOG_LOST" /* "PID LINES": lines lost before an execv */
-#define LINE_BYTES     1024            /* most bytes of a text, subject included */
-#define LINES_A_SECOND 20              /* most lines about one user in a second */
+#define LINE_BYTES     1024            /* maximum number of bytes of a text, subject included */
+#define LINES_A_SECOND 20              /* maximum number of lines about one user in a second */
 #define USERS          16              /* users counted separately in a second; others share the last row */
 
 static enum log_level max_level = LOG_LEVEL_INFO;

@@ -26,7 +26,7 @@ struct charge;
 struct chore_thread;
 struct stalls;
 
-#define CHORE_THREADS 3 /* most chore threads of one account */
+#define CHORE_THREADS 3 /* maximum number of chore threads of one account */
 
 /* Each kind of chore has its own threads. */
 enum chore_kind {

@@ -175,7 +175,7 @@ int engines_open(struct chosen_engines *ret, const struct engine_openers *opener
 
 /* ==== Devices ======================================================================================== */
 
-#define SAID 2 /* most UUIDs that devices_list names */
+#define SAID 2 /* maximum number of UUIDs that devices_list names */
 
 /* Queries the links once: drivers answer at once, and the answer never changes. */
 static void find_links(struct devices *devices)

@@ -20,7 +20,7 @@
 #include "service.h"
 #include "session.h"
 
-#define MOST_SLEEPERS 8 /* most waiters that a wake-up wakes; a ring belongs to one client */
+#define MOST_SLEEPERS 8 /* maximum number of waiters that a wake-up wakes; a ring belongs to one client */
 
 struct relay {
 	LIST_ENTRY(relay) entry; /* in account->relays; used by the loop only */

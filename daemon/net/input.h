@@ -25,7 +25,7 @@ struct connections;
  * once. */
 #define INPUT_BYTES 65536
 
-#define INPUTS_RETURNED 256 /* most blocks whose memory one item of the work queue returns */
+#define INPUTS_RETURNED 256 /* maximum number of blocks whose memory one item of the work queue returns */
 
 struct inputs {
 	uint8_t *memory; /* the mapping; NULL: blocks come from malloc */
@@ -61,7 +61,7 @@ struct trim {
 	uv_timer_t timer; /* runs from when much has been freed until it is trimmed */
 	uv_work_t work;
 	bool is_under_way;
-	uint64_t peak; /* most bytes that connections have held since the last trim */
+	uint64_t peak; /* maximum number of bytes that connections have held since the last trim */
 };
 
 /* Starts the timer if much has been freed. To be called once in each iteration of the loop. */

@@ -30,7 +30,7 @@ struct service;
 
 #define ENDPOINT_NAME 160 /* size of a buffer for the name of an endpoint */
 
-#define EXPORTER_PEERS 32 /* most connections at once */
+#define EXPORTER_PEERS 32 /* maximum number of connections at once */
 
 /* A connection. Times are in ms by uv_now. */
 struct exporter_peer {

@@ -32,8 +32,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static struct sigaction before;
 
-#define MOST_PAGES     64   /* most pages of one mapping that are replaced one by one */
-#define MOST_OF_COVERS 4096 /* most such pages of all mappings */
+#define MOST_PAGES     64   /* maximum number of pages of one mapping that are replaced one by one */
+#define MOST_OF_COVERS 4096 /* maximum number of such pages of all mappings */
 
 static pthread_mutex_t covers_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, fault_cover) covers = LIST_HEAD_INITIALIZER(covers);

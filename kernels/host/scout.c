@@ -24,11 +24,11 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-#define FREE_NS   2000000 /* most time that mapping and unmapping a free file takes */
+#define FREE_NS   2000000 /* longest time that mapping and unmapping a free file takes */
 #define TRIES     3       /* the first may be slow, because code has to be loaded */
 #define LIMIT_NS  UINT64_C(2000000000)
 #define LOOK_MS   20 /* ms between checks whether a wait is still wanted */
-#define MOST_LATE 4  /* most unfinished processes of a user that nobody waits for */
+#define MOST_LATE 4  /* maximum number of unfinished processes of a user that nobody waits for */
 
 /* The struct has no padding, because it is sent as it is and padding would be uninitialized. */
 struct request {

@@ -74,7 +74,7 @@ uint32_t threads_default(void)
  * takes on the bus. */
 #define SPIN_NS  100000
 #define LOOKS    64 /* number of looks between two readings of the clock */
-#define MOST_OWN 8  /* most threads by default */
+#define MOST_OWN 8  /* maximum number of threads by default */
 
 static void *thread_main(void *arg);
 

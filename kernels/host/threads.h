@@ -56,7 +56,7 @@ uint32_t threads_for(uint32_t cpus, const char *root);
 
 /* Tasks that share a limit on the number of threads that work on them. */
 struct pack_group {
-	uint32_t most; /* most threads at a time; > 0 */
+	uint32_t most; /* maximum number of threads at a time; > 0 */
 	/* Number of packers' threads that work on the group now; protected by the packers' lock. */
 	uint32_t running;
 };

@@ -354,7 +354,7 @@ struct wire_call {
 	uint8_t handle[ENGINE_HANDLE_BYTES]; /* for WIRE_LINK: UUID of the other device, as a string */
 };
 
-#define WIRE_PARTS 128 /* most parts in one message; their descriptors must fit into it */
+#define WIRE_PARTS 128 /* maximum number of parts in one message; their descriptors must fit into it */
 
 struct wire_part {
 	uint32_t memory; /* WIRE_NONE: the part has a descriptor */

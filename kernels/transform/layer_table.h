@@ -19,7 +19,7 @@
 #include "proto/tensor.h"
 #include "transform.h"
 
-#define LAYER_TABLE_MOST 1024 /* most entries of a table */
+#define LAYER_TABLE_MOST 1024 /* maximum number of entries of a table */
 
 struct bytes;
 struct engine_memory;
@@ -58,11 +58,11 @@ struct layer_table {
 	uint32_t lowest;   /* entry with the fewest bytes before it in its region */
 	uint32_t tightest; /* entry with the fewest bytes from it to the end of its region */
 	uint64_t room;     /* bytes from entry `tightest` to the end of its region */
-	uint32_t most;     /* most entries in one memory; if > 1, the next four fields are set */
+	uint32_t most;     /* maximum number of entries in one memory; if > 1, the next four fields are set */
 	uint64_t least;    /* least number of bytes between two entries in one memory */
 	uint32_t near[2];  /* two entries that are `least` bytes apart */
 	bool is_regular;   /* neighbours in one memory are always `least` bytes apart */
-	uint64_t span;     /* most bytes from the first to the last entry of one memory */
+	uint64_t span;     /* maximum number of bytes from the first to the last entry of one memory */
 
 	/* No two entries of the destination in different memories share bytes within this stretch around
 	 * their positions, as layer_table_check_apart has found. */

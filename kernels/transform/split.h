@@ -23,7 +23,7 @@
 
 #include "transform.h"
 
-#define SPLIT_MAX       (TENSOR_MAX_RANK / 2) /* most splits of one tensor */
+#define SPLIT_MAX       (TENSOR_MAX_RANK / 2) /* maximum number of splits of one tensor */
 #define SPLIT_MAX_PARTS 64
 
 /* Splits of a tensor, applied in order: each one counts dimensions as the earlier splits have left them. */

@@ -22,7 +22,7 @@ struct memfd_fill {
 	uint64_t offset; /* position of start in the file */
 	void *start;     /* start of the mapping; start and size are multiples of the page size */
 	size_t size;
-	uint64_t missing; /* most bytes that the file may still lack */
+	uint64_t missing; /* maximum number of bytes that the file may still lack */
 	bool writable;    /* The mapping is writable. */
 	bool huge; /* Huge pages are used if the kernel provides them; only for a file that is still empty. */
 	const struct headroom *headroom; /* headroom of this process */

@@ -73,10 +73,11 @@ void buffer_truncate(struct buffer *b, size_t len);
 #define FRAME_MAX_DEPTH 16
 
 struct frame_limits {
-	size_t bytes;   /* most bytes of a message */
-	uint32_t depth; /* most containers within each other, including the outermost; <= FRAME_MAX_DEPTH */
-	/* most elements that the headers of all arrays and maps of a message declare together; a pair of a
-	 * map counts as 2 */
+	size_t bytes;   /* maximum number of bytes of a message */
+	uint32_t depth; /* maximum number of containers within each other, including the outermost; <=
+	                   FRAME_MAX_DEPTH */
+	/* maximum number of elements that the headers of all arrays and maps of a message declare together; a
+	 * pair of a map counts as 2 */
 	uint64_t elements;
 };
 

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-/* most descriptors that the kernel passes in one message (SCM_MAX_FD) */
+/* maximum number of descriptors that the kernel passes in one message (SCM_MAX_FD) */
 #define SOCKET_MAX_FDS 253
 
 struct socket_peer {

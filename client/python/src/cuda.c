@@ -36,7 +36,7 @@ enum {
 	HOST_REGISTER_PORTABLE_AND_MAPPED = 3, /* CU_MEMHOSTREGISTER_PORTABLE | _DEVICEMAP */
 	POINTER_DEVICE_ORDINAL = 9,            /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
 	MOST_DEVICES = 64,
-	MOST_NEIGHBOURS = 8192, /* most allocations that find_run adds in each direction */
+	MOST_NEIGHBOURS = 8192, /* maximum number of allocations that find_run adds in each direction */
 };
 
 static void load_driver(void)

@@ -16,7 +16,7 @@ enum {
 	CELL_WIDTH = 54,
 	CELL_HEIGHT = 25,
 	CHUNKS = SWIZZLE_LINE / SWIZZLE_CHUNK, /* chunks of a line, and the most that are drawn of a row */
-	LINES = 16,                            /* most lines, and most rows, that are drawn */
+	LINES = 16,                            /* maximum number of lines, and most rows, that are drawn */
 	SRC_X = 104,
 	SMEM_X = 660,
 	TOP = 100,    /* height of the headings above the cells */

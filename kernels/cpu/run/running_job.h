@@ -65,7 +65,8 @@ void index_list_place(const struct engine_job *job, const struct index_list_entr
 
 /* The state of handing out a list of blocks: group by group, and within a group layer by layer. */
 struct running_blocks {
-	uint32_t most; /* most blocks of a work item; 0: each block is handed out in partitions */
+	uint32_t
+	    most; /* maximum number of blocks of a work item; 0: each block is handed out in partitions */
 	/* Layer of the current group that is being handed out. Equal to the number of layers if the group is
 	 * done. */
 	uint32_t layer;

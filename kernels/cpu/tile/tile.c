@@ -72,7 +72,7 @@ struct walk {
 	} dim[TENSOR_MAX_RANK];
 	int n_run;    /* number of innermost dimensions over which a row of the image is contiguous */
 	int carry;    /* the outermost of these, if rows continue along it in the next tile; else -1 */
-	int64_t rows; /* most rows of an image */
+	int64_t rows; /* maximum number of rows of an image */
 	int64_t image_bytes, core_bytes, rooms_bytes, planes_bytes;
 	int n_loop, loop[TENSOR_MAX_RANK]; /* dimensions of the loops over tiles, innermost first */
 	int carry_loop;                    /* index of the loop that goes along `carry` */

@@ -25,8 +25,8 @@
 #include "kernels/cpu/isa/isa.h"
 #include "proto/tensor.h"
 
-#define TILE_TABLE 1024 /* most entries of a table */
-#define TILE_STEPS 512  /* most steps of a shuffle */
+#define TILE_TABLE 1024 /* maximum number of entries of a table */
+#define TILE_STEPS 512  /* maximum number of steps of a shuffle */
 #define TILE_DIMS  (TENSOR_MAX_RANK + 8)
 
 struct tile_dim {

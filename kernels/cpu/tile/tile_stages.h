@@ -16,7 +16,7 @@
  * Memory answers faster to long runs than to accesses that jump from one run to the next, and packed runs do
  * not evict each other from the cache, wherever they come from.
  */
-#define TILE_PACK_RUNS 1024 /* most runs of a tile */
+#define TILE_PACK_RUNS 1024 /* maximum number of runs of a tile */
 
 /* The plan for packing, which serves all tiles of the same extents. */
 struct tile_pack {

@@ -152,10 +152,11 @@ struct device {
 	bool by_mps;
 	uint32_t processors; /* number of streaming multiprocessors */
 	uint32_t l2_bytes;
-	uint32_t window_bytes; /* most bytes for which a launch can reserve room in the L2 cache; 0: none */
+	uint32_t window_bytes; /* maximum number of bytes for which a launch can reserve room in the L2 cache;
+	                          0: none */
 	uint64_t memory_bytes;
 	struct copy_speed copy;
-	uint32_t shared_bytes; /* most bytes of shared memory that a thread block can have */
+	uint32_t shared_bytes; /* maximum number of bytes of shared memory that a thread block can have */
 	int driver_version;    /* CUDA version of the driver: 1000 * major + 10 * minor */
 	unsigned serial;       /* unique among all devices that this process has opened */
 	CUdevice handle;

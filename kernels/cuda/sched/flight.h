@@ -180,7 +180,7 @@ void flight_stop(struct flight *flight);
  * A signal is an operation on the job's own stream (cuStreamWriteValue64), so a client's stream that waits
  * for it goes on without the host.
  */
-#define TIMELINE_WORDS 64 /* most words read in one poll */
+#define TIMELINE_WORDS 64 /* maximum number of words read in one poll */
 
 struct poll {
 	struct engine_stream *stream; /* engine stream whose first job waits for the point */
