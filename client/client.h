@@ -4,11 +4,11 @@
  * atomic.
  *
  * A request lives in a slot of client->requests, which is reused, so that calls allocate nothing once that
- * array has grown. Its msgid holds the slot and the low half of the slot's generation; its ticket holds the
- * slot and the whole generation. A request that is answered only if it fails (COMPLETION_SIGNAL) gives its
- * slot back as soon as it is queued: its msgid has MSGID_SILENT in place of a slot, and a sequence number in
- * place of a generation. Tickets whose request has ended form a list through their slots, in the order in
- * which they ended, until the program takes them.
+ * array has grown. Its msgid holds the slot and the low half of the slot's generation, which counts the
+ * requests that the slot has held; its ticket holds the slot and the whole generation. A request that is
+ * answered only if it fails (COMPLETION_SIGNAL) gives its slot back as soon as it is queued: its msgid has
+ * MSGID_SILENT in place of a slot, and a sequence number in place of a generation. Tickets whose request has
+ * ended form a list through their slots, in the order in which they ended, until the program takes them.
  *
  * The connection ends in one place, client_break, which also ends every request; afterwards sock is -1 and
  * `ended` says why. on_reply callbacks run while the bytes of the reply are in `in`, and must not send
@@ -189,8 +189,8 @@ struct call {
 	const struct tma_order *order;
 	int fd;          /* descriptor to send with the request, which the caller keeps; -1: none */
 	bool brings_fds; /* fill sets the descriptors to send (client->out_fds). */
-	/* The call does not wait for its reply: it may stay unsent for a batch, and it makes a single attempt
-	 * to replace a lost connection. */
+	/* The call does not wait for its reply. It may stay unsent until a batch is sent (tma_set_batching),
+	 * and it makes only one attempt to replace a lost connection. */
 	bool is_submit;
 	bool has_ticket;
 	reply_fn *on_reply;
@@ -221,10 +221,13 @@ struct request {
 	bool has_ticket;
 	/* Slot. FREE: the next free slot. DONE with a ticket: the ticket that ended next, or NO_SLOT. */
 	uint32_t next;
-	uint32_t before;  /* Slot. DONE with a ticket: the ticket that ended before, or NO_SLOT. */
-	void *user;       /* the order's `user`, for tma_next */
-	bool is_enqueued; /* The program cannot take it: stream_order_on_end records its end and frees it. */
-	/* If is_enqueued: index of the pair of words that this request closes, or NO_WORDS. */
+	uint32_t before; /* Slot. DONE with a ticket: the ticket that ended before, or NO_SLOT. */
+	void *user;      /* the order's `user`, for tma_next */
+	/* A request in a stream: the program cannot take it; stream_order_on_end records its end and frees
+	 * it. */
+	bool is_enqueued;
+	/* If is_enqueued: index of the pair of words (stream_order.c) that this request closes, or
+	 * NO_WORDS. */
 	uint32_t words;
 	const struct method *method;
 	reply_fn *on_reply;
@@ -273,11 +276,12 @@ struct tma_client {
 	bool has_no_launcher; /* libtma-local cannot be loaded. */
 	enum launching launching;
 
-	/* newest first: that of the last connection that had one, then those of earlier connections */
+	/* state of requests in streams, an entry for each connection that has had any, newest first */
 	struct stream_order *streams;
 	/* first error of requests in streams that tma_enqueued has not reported yet */
 	struct error stream_error;
-	/* entries of lists that named no block, in requests in streams, since the last tma_enqueued */
+	/* list entries that named no block, summed over the requests in streams since the last
+	 * tma_enqueued */
 	uint64_t stream_beyond;
 
 	struct buffer in;
@@ -320,9 +324,9 @@ struct tma_client {
 
 	struct tma_region *regions;
 	struct tma_table *tables;
-	/* regions by their addresses in this process, those that transforms may write to */
+	/* regions that transforms may write to, by their addresses in this process */
 	struct range_set writable;
-	/* regions by their addresses in this process, those that transforms may only read */
+	/* regions that transforms may only read, by their addresses in this process */
 	struct range_set read_only;
 	struct range_set chunks; /* current chunks of device memory, by address */
 	int maps_fd; /* /proc/self/maps, open from the first tma_region_from_host_ptr on; otherwise -1 */
@@ -364,11 +368,12 @@ int client_fail_descriptor(tma_client *client, const char *what, int error);
 /* Returns 0 if the client is connected, otherwise DISCONNECTED, with the reason as the last error. */
 int client_check(tma_client *client);
 
-/* Returns 0 if the client is connected or the next request may reconnect, otherwise as client_check. */
+/* Returns 0 if the client is connected or the next request may reconnect, otherwise what client_check
+ * returns. */
 int client_check_usable(tma_client *client);
 
-/* Connects to client->path. While the service's queue of connections is full, it waits until the deadline
- * (NO_REPLY). Returns 0 or the last error. */
+/* Connects to client->path. While the service's queue of connections is full, it waits, at most until the
+ * deadline. Returns 0 or the last error, which is NO_REPLY if the deadline has passed. */
 int client_open(tma_client *client, int64_t deadline);
 
 /* ---- reconnect.c ----------------------------------------------------------------------------------- */
@@ -383,7 +388,7 @@ enum patience {
  * all the same. */
 int client_ready(tma_client *client, int64_t deadline, enum patience patience);
 
-/* Marks the lost regions, tables and plans that may be available again as to be registered. */
+/* Finds the lost regions, tables and plans that may be available again, and marks them for registration. */
 void client_seek_lost(tma_client *client);
 
 /* Registers the regions of earlier connections and prepares their tables and plans, after client_open.
@@ -433,13 +438,13 @@ bool local_await(tma_client *client, int timeout_ms);
 bool local_take_back(tma_client *client, uint32_t slot);
 
 /* local_tell makes the client's descriptor readable: n_ended tickets have ended, or, if it is 0, a request
- * without a ticket has failed. local_take_ended resets the descriptor and returns the number of ends since it
- * last did so. */
+ * without a ticket has failed. local_take_ended resets the descriptor and returns the number of tickets that
+ * have ended since its last call. */
 void local_tell(tma_client *client, int n_ended);
 int local_take_ended(tma_client *client);
 
-/* Takes one end back out of the descriptor's count: the late request that ended was waited for by the current
- * call only. */
+/* Subtracts one ended ticket from the descriptor's count, because only the current call waited for the late
+ * request that has ended. */
 void local_untell(tma_client *client);
 
 /* ---- launch.c -------------------------------------------------------------------------------------- */
@@ -449,8 +454,8 @@ void local_untell(tma_client *client);
 #define LAUNCH_ELSEWHERE 1
 
 /* launch_begin begins a launch into a stream and returns 0, LAUNCH_ELSEWHERE or the last error. If it
- * returned 0, the caller encodes the request, calls launch_run if that succeeded, and passes the status of
- * both to launch_end, which returns it, or LAUNCH_ELSEWHERE in its place. */
+ * returned 0, the caller encodes the request, and calls launch_run if that succeeded. It then passes the
+ * resulting status to launch_end, which returns that status, or LAUNCH_ELSEWHERE in its place. */
 int launch_begin(tma_client *client, void *stream);
 int launch_run(tma_client *client, enum method_id method, const union params *params,
                union local_result *ret);
@@ -460,7 +465,7 @@ int launch_end(tma_client *client, int rc);
 int launch_counts(tma_client *client, void *stream, struct local_counts *ret);
 
 /* Set *ret to the launcher's id of the region or plan, and register it with the launcher if necessary. Return
- * 0, the last error, or as launch_elsewhere does. */
+ * 0, the last error, or what launch_elsewhere returns. */
 int launch_region(tma_client *client, tma_region *region, uint64_t *ret);
 int launch_plan(tma_client *client, tma_plan *plan, uint64_t *ret);
 
@@ -526,8 +531,8 @@ bool client_poll(tma_client *client, int64_t deadline);
 /* Sleeps for ms milliseconds. Returns false if the wait was interrupted. */
 bool client_pause(tma_client *client, int ms);
 
-/* Returns how long to wait at most before the program is asked whether it wants to interrupt the call.
- * left_ms is what is left of the call's time (-1: no limit). */
+/* Returns the maximum number of milliseconds to wait before the program is asked whether it wants to
+ * interrupt the call. left_ms is the time that the call has left (-1: no limit). */
 int client_slice_ms(const tma_client *client, int left_ms);
 
 /* Asks the program whether to interrupt the call. Returns the answer and keeps it in
@@ -545,13 +550,14 @@ int client_take_fd(tma_client *client);
 
 /* ---- call.c ---------------------------------------------------------------------------------------- */
 
-/* Sends the request and waits for its reply. Returns 0 or the last error. */
+/* Sends the request and waits for its reply: client_call for as long as tma_set_timeout allows,
+ * client_call_until until the deadline. Both return 0 or the last error. */
 int client_call(tma_client *client, const struct call *call);
 int client_call_until(tma_client *client, const struct call *call, int64_t deadline);
 
-/* Starts the request and waits until it has ended. It is repeated once on a new connection if the first one
- * was lost and repetition does no harm. Returns 0 with the slot of the ended request, which the caller frees,
- * or the last error if it could not be sent. */
+/* Starts the request and waits until it has ended. The request is repeated once on a new connection if the
+ * first connection was lost and repetition does no harm. Returns 0 and sets *ret_slot to the slot of the
+ * ended request, which the caller frees, or returns the last error if the request could not be sent. */
 int request_run(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 
 /* Queues the request and sends as much as the socket accepts, unless it is kept for a batch. Reconnects if
@@ -615,7 +621,7 @@ struct call call_of_transform(enum method_id method, const struct tma_transform 
 /* Copies the fields of a reply to the result. */
 void result_of_transform(struct tma_result *ret, const struct msg_transform_done *done);
 
-/* Sets the result's path, truncated to its room. */
+/* Sets the result's path, truncated to the size of that member. */
 void result_set_path(struct tma_result *result, struct bytes path);
 
 /* ---- blocks.c -------------------------------------------------------------------------------------- */
@@ -744,11 +750,12 @@ int scalar_from_number(const struct tma_number *number, struct scalar *ret);
  * service once per connection. */
 int client_is_cpu(tma_client *client, bool *ret);
 
-/* Sets *ret to the number of descriptors that a message may bring, which the service and the kernel limit.
- * Asks the service once per connection. */
+/* Sets *ret to the maximum number of descriptors in a message, which the service and the kernel limit. Asks
+ * the service once per connection. */
 int client_message_fds(tma_client *client, int64_t deadline, size_t *ret);
 
-/* A memfd that is mapped in this process and has all of its pages. The caller of host_file_make owns both. */
+/* A memfd that is mapped in this process, with all of its pages allocated. The caller of host_file_make owns
+ * the descriptor and the mapping. */
 struct host_file {
 	int fd;
 	void *data;
@@ -783,8 +790,8 @@ int region_param(tma_client *client, tma_region *region, const char *name, uint6
 /* Checks the reserved members of a place, which errors call `name`. */
 int place_check(tma_client *client, const struct tma_place *place, const char *name);
 
-/* Encodes a place, which errors call `name`. It must have a region, unless an address is allowed: on "local:"
- * and in launches. */
+/* Encodes a place, which errors call `name`. The place must have a region, except on "local:" and in
+ * launches, where an address is allowed. */
 int place_param(tma_client *client, struct tma_place place, const char *name, struct region_place *ret);
 
 /* ---- region_seal.c --------------------------------------------------------------------------------- */
@@ -798,11 +805,11 @@ void region_seal(tma_region *region);
 /* Returns whether the region is sealed, or may be sealed by the service at any time. */
 bool region_is_sealed(const tma_region *region);
 
-/* Records that others than the service may access the memory. The library no longer seals it. */
+/* Records that others besides the service may access the memory. The library no longer seals it. */
 void region_share(tma_region *region);
 
-/* Records that a driver or a network card may pin the memory. If the service seals it all the same, it cannot
- * be moved. */
+/* Records that a driver or a network card may pin the memory. If the service seals the memory all the same,
+ * the memory cannot be moved. */
 void region_pin(tma_region *region);
 
 /* Records that others may have the file's descriptor. Once the file is sealed, the memory cannot be moved,

@@ -41,7 +41,8 @@ static int export_ipc(const struct device_driver *driver, uint64_t base, struct 
 
 /* ---- The driver ------------------------------------------------------------------------------------- */
 
-/* Names as the library exports them. version is the suffix of the version that has the signature above. */
+/* Names of the driver's functions as its library exports them. `version` is the suffix of the version that
+ * has the signature in device.h. */
 static const struct symbol {
 	const char *name;
 	size_t offset;
@@ -249,8 +250,8 @@ static bool add_span(struct device_span **spans, size_t *n, struct device_span s
 	return true;
 }
 
-/* Walks the allocations, each of which has to start where the one before ends. If the driver knows no
- * allocation at an address behind the first, the memory has a gap there. */
+/* Walks the allocations, each of which must start where the one before ends. If the driver knows no
+ * allocation at the address where the next one should start, the memory has a gap there. */
 static int find_spans(const struct device_driver *driver, uint64_t pointer, size_t size,
                       struct device_span **ret, size_t *ret_n, struct error *err)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves bytes and descriptors between the socket and the requests. All of it is non-blocking, with waits
- * around it.
+/* Moves bytes and descriptors between the socket and the requests. Transfers never block; functions that wait
+ * call poll between them.
  *
- * Whoever waits, for a reply or for room to send, keeps reading, so that the two sides never block each other
- * with full buffers. Every failure ends in client_break; callers notice because sock is -1 and their request
- * has ended.
+ * Whoever waits, for a reply or for space in the socket's send buffer, keeps reading, so that the two sides
+ * never block each other with full buffers. Every failure ends in client_break; callers notice because sock
+ * is -1 and their request has ended.
  */
 #include "client.h"
 
@@ -23,8 +23,8 @@
 #define READS      16
 #define KEEP_BYTES (256 * 1024)
 
-/* Longest wait without asking whether it is interrupted, in milliseconds. A signal that arrives just before
- * the wait, or on another thread, does not end the system call. */
+/* Longest wait, in milliseconds, before the program is asked whether to interrupt it. A signal that arrives
+ * just before the wait, or on another thread, does not end the system call. */
 #define SLICE_MS 100
 
 static void client_time_out(tma_client *client, const char *what);
@@ -431,9 +431,10 @@ void client_break(tma_client *client, int status, const char *format, ...)
 }
 
 /* Returns whether the request may be repeated on another connection, by the rule that tmaclient.h states. A
- * request that moves nothing may be: whatever it made ended with its connection. A request that moves data
- * must have been the only one under way, because an earlier one may have been meant to write what it reads;
- * and it must not signal, because whoever saw the signal may have gone on to use the memory. */
+ * request that moves nothing may be repeated, because whatever it made ended with its connection. A request
+ * that moves data must have been the only one under way, because an earlier request may have been due to
+ * write what this one reads. It must not signal, because whoever saw the signal may have gone on to use the
+ * memory. */
 static bool may_repeat(const tma_client *client, const struct request *request, uint32_t n_waiting)
 {
 	switch (request->method->id) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Items: many transforms and runs of plans in one request. A message takes as many as its limit of elements
- * allows. Items that cannot be encoded are refused here, individually.
+/* Items: many transforms and runs of plans in one request. A message takes as many items as its limit of
+ * elements allows. Items that cannot be encoded are refused here, individually.
  *
- * The statuses of the caller's items say which are under way: PENDING are those that were sent, in their
- * order.
+ * The statuses of the caller's items say which items are under way: those with status PENDING were sent, in
+ * the order of the array.
  */
 #include "client.h"
 
@@ -65,8 +65,9 @@ static int items_check(tma_client *client, const struct tma_item *items, size_t 
 	return 0;
 }
 
-/* Sends one message and waits for its end. Returns the status that ended the request as a whole, or 0. Adds
- * its counts to *sum, and sets *first to its error if that is the first one of the call. */
+/* Sends one message and waits until its request has ended. Returns the status that ended the request as a
+ * whole, or 0. Adds the request's counts to *sum, and sets *first to its error unless an earlier message of
+ * the call has set *first. */
 static int send_some(tma_client *client, const struct call *call, int64_t deadline, struct tma_result *sum,
                      struct error *first)
 {
@@ -144,8 +145,8 @@ int tma_submit_items(tma_client *client, struct tma_item *items, size_t n, const
 /* ---- The message -------------------------------------------------------------------------------------- */
 
 /* Encodes a message. The signal means that all items succeeded, so it is left out if any was refused here or
- * more messages follow. If the signal is all that the caller would see of the request, the call fails in
- * place of that. */
+ * more messages follow. If the signal is all that the caller would see of the request, the call fails
+ * instead. */
 static int items_fill(tma_client *client, const struct call *call, struct request *request, union params *ret)
 {
 	struct item_cursor *cursor = call->cursor;
@@ -321,8 +322,8 @@ static uint64_t item_elements(const struct submit_item *item)
 
 /* ---- The answer --------------------------------------------------------------------------------------- */
 
-/* Sets *ret's message to the service's sentence about item i of those that were sent; in the sentence, the
- * item gets the number `as`, its index in the caller's array. */
+/* Sets *ret's message to what the service says of item i of those that were sent. In the message, the item
+ * gets the number `as`, which is its index in the caller's array. */
 static void find_sentence(const struct msg_submit_done *done, uint32_t i, size_t as, struct error *ret)
 {
 	struct msg_item_error item;

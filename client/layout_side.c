@@ -184,8 +184,8 @@ static int side_strides(struct kv_side *side, const int64_t size[KV_DIMENSIONS],
 
 /* ---- The part ----------------------------------------------------------------------------------------- */
 
-/* Checks that [first, first + *n) lies within the size indices from low on. If *n is 0, sets it to all that
- * follow first. */
+/* Checks that [first, first + *n) lies within [low, low + size). If *n is 0, sets it to the number of indices
+ * from first on. Errors call the side `name`, and what is counted `what`. */
 static int range_check(int64_t first, int64_t *n, int64_t low, int64_t size, const char *name,
                        const char *what, struct error *err)
 {
@@ -227,7 +227,7 @@ static int side_part(struct kv_side *side, const struct tma_layout_part *part,
 
 /* ---- Two sides ---------------------------------------------------------------------------------------- */
 
-/* Selects all heads that both sides have, by the model's numbers. */
+/* Selects all heads that both sides have, by their numbers in the model. */
 static int match_heads(struct kv_side *dst, struct kv_side *src, struct error *err)
 {
 	const int64_t dst_end = dst->first_of_rank + dst->heads_of_rank;

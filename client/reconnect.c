@@ -4,9 +4,9 @@
  * ids.
  *
  * A new connection is incomplete until all of them are registered on it. The service may refuse some for now
- * (QUOTA, BUSY, NO_MEMORY), because it still holds what an earlier connection had; these are asked for again.
- * Whatever is refused for good, or for too long, becomes GONE, and the call that noticed reports it. The next
- * connection and tma_restore ask for it once more.
+ * (QUOTA, BUSY, NO_MEMORY), because it still holds what an earlier connection had; the client asks for these
+ * again. Whatever is refused for good, or for too long, becomes GONE, and the call that noticed reports it.
+ * The next connection and tma_restore ask for it once more.
  */
 #include "client.h"
 
@@ -64,8 +64,8 @@ static int join(tma_client *client, int64_t deadline, enum patience patience)
 	return rc < 0 ? rc : client_rejoin(client, deadline, patience);
 }
 
-/* Tries to connect until tma_set_reconnect's time or the deadline has passed. A deadline of 0 has passed
- * already, so client_open then does not wait. */
+/* Tries to connect until the time of tma_set_reconnect, or the deadline, has passed. A deadline of 0 has
+ * passed already, so client_open then does not wait. */
 static int connect_again(tma_client *client, int64_t deadline, enum patience patience)
 {
 	struct error lost = client->ended;

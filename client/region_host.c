@@ -3,8 +3,9 @@
  * descriptor of that file.
  *
  * /proc/self/maps identifies the file by its device and inode. The file is then opened in one of three ways:
- * by the mapping itself, which takes a capability; by its path, if that still leads to the same file; or by a
- * descriptor of it that the process has open. Nothing is opened before it was found to be that regular file.
+ * through its entry in /proc/self/map_files, which takes a capability; by its path, if that still leads to
+ * the same file; or through a descriptor of it that the process has open. A path is opened only after stat
+ * has shown that it leads to that file, and that the file is a regular one.
  */
 #include "client.h"
 
@@ -286,10 +287,10 @@ bool region_is_mapped(const tma_region *region, uint64_t start, size_t size)
 
 /* ---- Memory of the library's own ---------------------------------------------------------------------- */
 
-/* Handles memory that the library itself has made: from now on it is not sealed any more. If it is sealed
- * already, or the service may seal it, the whole of it can only be the same region: then returns 1, with a
- * further handle of that region in *ret. Returns 0 if the memory is to be registered as any other, or the
- * last error. */
+/* Handles memory that the library itself has made. From now on the library does not seal it. If it is sealed
+ * already, or the service may seal it, it can only be used as the region that it is already, and only as a
+ * whole: then returns 1, with a further handle of that region in *ret. Returns 0 if the memory is to be
+ * registered like any other, or the last error. */
 static int share_own(tma_client *client, uint64_t start, size_t size, unsigned flags, tma_region **ret)
 {
 	const struct range *range = range_set_find(&client->writable, start, size);

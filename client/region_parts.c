@@ -231,8 +231,8 @@ int region_register_parts(tma_region *region, int64_t deadline)
 
 /* ---- Parts that the caller has --------------------------------------------------------------------- */
 
-/* Sets [*ret_first, *ret_last) to the chunks that the part covers in its region. It must consist of whole
- * chunks. */
+/* Sets [*ret_first, *ret_last) to the indices of the chunks that the part covers in its region. The part must
+ * consist of whole chunks. */
 static int find_chunks(tma_client *client, const struct tma_region_part *part, size_t i, size_t *ret_first,
                        size_t *ret_last)
 {

@@ -300,7 +300,7 @@ static int move(tma_region *region)
 		return fail_move(region, -r);
 	}
 	region->left_fd = left_fd;
-	/* dup3 replaces it atomically: another thread may ask for the descriptor at any time. */
+	/* dup3 replaces region->fd atomically: another thread may ask for that descriptor at any time. */
 	dup3(to.fd, region->fd, O_CLOEXEC);
 	close(to.fd);
 	return 0;

@@ -16,8 +16,8 @@
 #include "proto/clock.h"
 #include "proto/submission.h"
 
-/* Longest sleep, after which the connection is checked. After NAPS sleeps, or when a signal has ended one,
- * the program is asked whether the wait is interrupted. */
+/* Longest sleep, in nanoseconds, after which the connection is checked. After NAPS sleeps, or when a signal
+ * has ended one, the program is asked whether the wait is interrupted. */
 #define NAP_NS 20000000
 #define NAPS   5
 

@@ -7,12 +7,12 @@
  * which frees the pair for another request. The words therefore hold all of the state, and nothing has to be
  * kept per stream.
  *
- * A request that fails sets no signal. Each one is therefore followed by a closing request without items,
- * which signals `done` whatever became of the first: the requests of a connection run in order. When the
- * connection ends, a thread notices it and sets every `done` beyond all numbers. Each connection has words of
- * its own, because the service may still write to those of an earlier connection while it finishes that
- * connection's requests. Words stay mapped until all streams have passed their requests, and otherwise
- * forever.
+ * A request that fails sets no signal. Each one is therefore followed by a closing request without items. It
+ * signals `done` whatever became of the request before it, because the requests of a connection run in order.
+ * When the connection ends, a thread notices it and sets every `done` beyond all numbers. Each connection has
+ * words of its own, because the service may still write to those of an earlier connection while it finishes
+ * that connection's requests. Words stay mapped until the streams have passed all requests that use them, or
+ * forever if that is not known.
  */
 #include "client.h"
 
@@ -28,14 +28,15 @@
 
 #include "proto/clock.h"
 
-/* Most requests that streams have not passed yet. The replies to this many fit into a socket buffer while
- * nobody reads them. */
+/* Maximum number of requests that streams have not passed yet. The replies to that many fit into a socket
+ * buffer while nobody reads them. */
 #define MOST_UNDER_WAY 128
 
 #define WORDS_BYTES 4096
 
 #define BEYOND_ALL (UINT64_C(1) << 62)
-/* milliseconds between two checks whether a wait is interrupted or the CUDA context has failed */
+/* interval, in milliseconds, at which a wait checks whether it is interrupted or the CUDA context has
+ * failed */
 #define LOOK_MS 100
 
 enum {
@@ -185,7 +186,7 @@ static void free_words(const tma_client *client, struct stream_order *order)
 		munmap(order->words, WORDS_BYTES);
 }
 
-/* Detaches the words from their region, so that releasing the region does not unmap them. */
+/* Detaches the words, if they have a region, from that region, so that releasing it does not unmap them. */
 static void keep_words(struct stream_order *order)
 {
 	if (order->region)
@@ -431,7 +432,8 @@ static int on_closed(tma_client *client, const struct rpc_reply *reply, const st
 	return rpc_decode_result(reply, method, &done, err);
 }
 
-/* Sends the closing request of the request with this number, whose call is behind. */
+/* Sends the closing request for the request with this number. That request was made by the call `behind`,
+ * whose priority the closing request gets. */
 static int send_closing(tma_client *client, struct stream_order *order, const struct call *behind,
                         uint64_t number)
 {

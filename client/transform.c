@@ -229,7 +229,7 @@ static int further_params(tma_client *client, const struct tma_transform *t, str
 	return 0;
 }
 
-/* Checks the splits as far as the list could not be read or sent otherwise. */
+/* Checks only what must hold for the list of splits to be read and sent. */
 static int split_check(tma_client *client, const struct tma_tensor *t, const char *name)
 {
 	if (t->n_split < 0 || t->n_split > TMA_MAX_SPLIT)

@@ -18,7 +18,7 @@ struct listing {
 	struct local_table *dst_table, *src_table; /* NULL: the side has no table */
 	struct engine_plan *plan;
 	int64_t *words;  /* copies of the lists in the message; owned */
-	int64_t *sorted; /* room within words that blocks_check needs; NULL: it needs none */
+	int64_t *sorted; /* scratch space within words that blocks_check needs; NULL: it needs none */
 	uint64_t n;      /* number of entries; 0: there is nothing to move */
 	struct local_job job;
 };
@@ -82,7 +82,7 @@ static bool has_an_end(const struct local_table *table, const struct msg_tensor 
 	return table ? !table->has_addresses : (tensor->has & F(tensor, region)) != 0;
 }
 
-/* Finds all places, and prepares the plan of one block, which suits all of them. */
+/* Finds the places of all tensors, and prepares a plan for one block that suits every block. */
 static int plan(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                 struct engine *engine, struct error *err)
 {
@@ -157,8 +157,8 @@ static int is_read_here(struct local_session *session, const struct tensor_place
 	return r < 0 ? r : home == ENGINE_HOME_HOST;
 }
 
-/* Places a list in a region. If the device that uses it does not reach it, the list is read and checked
- * before the call returns, as if it had come in the message. */
+/* Finds and checks a list that lies in a region. If the device that is to use the list does not reach it, it
+ * is read and checked before the call returns, as if it had come in the message. */
 static int place_list(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                       struct engine *engine, struct error *err)
 {
@@ -293,8 +293,8 @@ static void set_done(const struct listing *listing, struct msg_blocks_done *ret)
 static int run_here(struct local_session *session, const struct msg_blocks *p, bool scatter,
                     struct msg_blocks_done *ret, struct error *err);
 
-/* If the device does not reach all tensors, runs the list between copies of those and returns 1. Returns 0 if
- * it reaches all of them, or a negative status. */
+/* If there are tensors that the device does not reach, runs the list with copies of those and returns 1.
+ * Returns 0 if the device reaches all tensors, or a negative status. */
 static int run_staged(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                       struct msg_blocks_done *ret, struct error *err)
 {

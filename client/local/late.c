@@ -112,7 +112,8 @@ static void request_cancel(struct local_late *late, struct request *request)
 
 /* ---- The thread --------------------------------------------------------------------------------------- */
 
-/* Waits for the request's point, if it has one. Caller holds local_lock, which is released while it waits. */
+/* Waits for the request's point, if it has one. The caller must hold local_lock, which is released
+ * meanwhile. */
 static int await_point(struct local_late *late, const struct request *request, struct error *err)
 {
 	const struct local_points points = { .wait = &request->wait, .wait_address = request->wait_address };
@@ -134,7 +135,8 @@ static int await_point(struct local_late *late, const struct request *request, s
 	return r;
 }
 
-/* Runs the request and removes it. Caller holds local_lock, which is released while the request runs. */
+/* Runs the request and removes it. The caller must hold local_lock, which is released while the request
+ * runs. */
 static void run(struct local_late *late, struct request *request)
 {
 	struct local_session *session = late->session;
@@ -249,7 +251,8 @@ static void leave_to_parent(struct local_late *late)
 		request_end(late, TAILQ_FIRST(&late->requests), NULL, &canceled);
 }
 
-/* Returns the session's late requests or NULL. If they are those of its parent, they have no thread. */
+/* Returns the session's late requests, or NULL if there were none. Ends those that a forked child has
+ * inherited from its parent, because their thread runs only there. */
 static struct local_late *late_of(struct local_session *session)
 {
 	struct local_late *late = session->late;
@@ -308,7 +311,8 @@ bool local_late_is_there(struct local_session *session)
 	return is;
 }
 
-/* Starts a thread if this process has none. It takes over the replies that the parent's thread has left. */
+/* Starts a thread if this process has none. The new thread's replies begin with those that the parent's
+ * thread had made and nobody has taken. */
 static int need_thread(struct local_session *session, struct error *err)
 {
 	struct local_late *old = late_of(session), *late = NULL;
@@ -368,8 +372,8 @@ static struct request *find(struct local_late *late, uint32_t msgid)
 }
 
 /* Cancels a request. The word that the thread is waiting for may lie in memory that the program is about to
- * free, so this waits until the thread has stopped looking at it; the thread then removes the request. Caller
- * holds local_lock. */
+ * free, so this waits until the thread has stopped looking at it; the thread then removes the request. The
+ * caller must hold local_lock. */
 static bool cancel(struct local_late *late, uint32_t msgid, bool is_answered)
 {
 	struct request *request = find(late, msgid);

@@ -5,8 +5,9 @@
 
 #include <stdlib.h>
 
-/* Smallest limit of a chunk. Chunks are smaller if there would otherwise be fewer than WANTED_CHUNKS, so that
- * packing and copying overlap in that case, too. A test sets a smaller limit. */
+/* Least value of the limit on the bytes of a chunk. The limit is ENGINE_CHUNK_BYTES, or less if there would
+ * otherwise be fewer than WANTED_CHUNKS chunks, so that packing and copying overlap in that case, too. A test
+ * sets a smaller value. */
 #ifndef LEAST_CHUNK_BYTES
 #define LEAST_CHUNK_BYTES (64 << 10)
 #endif
@@ -23,7 +24,8 @@ static uint64_t chunk_limit(uint64_t bytes)
 
 /* ---- Layouts ------------------------------------------------------------------------------------------ */
 
-/* Returns the dimension with the smallest stride among those that are left, or -1 if none is. */
+/* Returns the dimension with the smallest stride among those that are not done and have more than one index,
+ * or -1 if there is none. */
 static int next_dimension(const struct tensor_layout *layout, const bool *is_done)
 {
 	int least = -1;
@@ -185,7 +187,7 @@ static struct boxes boxes_of(const struct local_packed *packed, uint64_t limit)
 	return ret;
 }
 
-/* Returns how many indices of its dimension box i has. */
+/* Returns how many indices of dimension boxes->dim box i has. */
 static int64_t box_extent(const struct boxes *boxes, uint64_t i)
 {
 	const int64_t from = (int64_t)(i % boxes->n_along) * boxes->per;
@@ -221,7 +223,7 @@ static void box_at(const struct boxes *boxes, uint64_t i, struct move_here *ret)
 	ret->host += (uint64_t)(at * (int64_t)dtype_size(layout->dtype));
 }
 
-/* Whose engine packs chunks, and in which direction they travel. */
+/* The session whose engine packs chunks, and the direction in which the chunks travel. */
 struct packer {
 	struct local_session *session;
 	enum local_way way;
@@ -290,7 +292,7 @@ struct block_transfer {
 	uint64_t n_along;   /* chunks along the entries of a layer */
 };
 
-/* The part of a list that one chunk has. */
+/* The entries and the layers of a list that one chunk has. */
 struct run {
 	uint64_t entry, n;
 	uint32_t layer, layers;

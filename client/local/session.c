@@ -113,7 +113,7 @@ static int method_ping(struct local_session *session, const union params *params
 	return 0;
 }
 
-/* Requests other than late ones have always ended. */
+/* Only late requests can be canceled: all others have ended already. */
 static int method_cancel(struct local_session *session, const union params *params, union local_result *ret,
                          struct error *err)
 {
@@ -190,8 +190,8 @@ static bool has_failed_items(enum method_id method, const union local_result *re
 	return method == METHOD_submit && result->submit_done.errors.n > 0;
 }
 
-/* Runs the handler of a method that exists. The point that the request waits for has been reached, unless it
- * is launched into a stream, which waits for it. */
+/* Runs the handler of a method that exists. The point that the request waits for must have been reached,
+ * unless the request is launched into a stream, which then waits for the point. */
 static int run(struct local_session *session, enum method_id method, const union params *params,
                union local_result *ret, struct error *err)
 {
@@ -313,7 +313,7 @@ static bool is_late_release(struct local_session *session, const struct rpc_requ
 	}
 }
 
-/* Answers the release at once, but keeps the object until the requests before have ended. */
+/* Answers the release at once, but keeps the object until the requests before the release have ended. */
 static int release_late(struct local_session *session, const struct local_asked *asked,
                         const uint8_t *message, size_t len, struct buffer *replies, struct error *err)
 {

@@ -173,7 +173,8 @@ void local_late_free(struct local_session *session);
  * only, and no other lock is taken while it is held. */
 extern pthread_mutex_t local_lock;
 
-/* Number of forks between the first process and this one, which has none of its parent's threads. */
+/* Number of forks that led from the first process to this one. A forked process has none of its parent's
+ * threads. */
 extern uint64_t local_forks;
 
 /* Frees the objects, and unpins the words of timelines that were pinned for them. NULL is allowed. */
@@ -185,7 +186,7 @@ uint64_t local_ids_add(struct local_session *session, struct local_ids *ids, voi
 /* Returns the object with this id, or NULL if there is none. */
 void *local_ids_find(const struct local_session *session, const struct local_ids *ids, uint64_t id);
 
-/* Takes out the object with this id, and returns it, or NULL if there is none. */
+/* Removes the object with this id, and returns it, or NULL if there is none. */
 void *local_ids_take(struct local_session *session, struct local_ids *ids, uint64_t id);
 
 /* Implements `map` of the door. */
@@ -344,17 +345,18 @@ int local_points_look(struct local_session *session, const struct local_points *
 /* Returns the deadline of a wait that begins now, in milliseconds of the monotonic clock. */
 int64_t local_points_deadline(const struct local_points *points);
 
-/* Waits until the point is reached. TIMEOUT: it was not before deadline_ms (monotonic clock). CANCELED:
- * *stops became true first. */
+/* Waits until the point is reached. Returns 0, TIMEOUT if deadline_ms (of the monotonic clock) passed first,
+ * CANCELED if *stops became true first, or another negative status with err. */
 int local_points_wait(struct local_session *session, const struct local_points *points, int64_t deadline_ms,
                       const atomic_bool *stops, struct error *err);
 
-/* Sets the signal's word, behind everything that the session has moved. */
+/* Sets the signal's word, after everything that the session has moved. */
 int local_points_signal(struct local_session *session, const struct local_points *points, struct error *err);
 
 /* local_points_before has the stream wait for the point just before the request's first launch.
- * local_points_after takes the request's status r. If that is 0, it has the stream wait if nothing was
- * launched, and then set the signal. It returns r, or the error of the wait or the signal. */
+ * local_points_after takes the request's status r. If r is 0, it has the stream set the signal; if the
+ * request launched nothing, it first has the stream wait for the point. It returns r, or the error of the
+ * wait or the signal. */
 void local_points_before(struct local_session *session, const struct local_points *points);
 int local_points_after(struct local_session *session, const struct local_points *points, int r,
                        struct error *err);
@@ -401,11 +403,11 @@ int local_table_get(struct local_session *session, const struct request_layers *
                     struct local_table **ret, struct error *err);
 void local_table_put(struct local_table *table);
 
-/* Makes the first entry of the table the place of the tensor, whose offset is added to it. */
+/* Places the tensor at the first entry of the table, from which the tensor's own offset then counts. */
 void local_table_place(const struct local_table *table, struct msg_tensor *tensor);
 
-/* Returns 1 if all entries lie in ordinary host memory, which has a copy on the stream's device in requests
- * that wait; 0 if not; or a negative status. */
+/* Returns 1 if all entries lie in ordinary host memory, 0 if not, or a negative status. Requests that wait
+ * make a copy of such memory on the stream's device. */
 int local_table_is_on_host(const struct local_session *session, const struct local_table *table,
                            struct error *err);
 
@@ -414,8 +416,8 @@ int local_table_is_on_host(const struct local_session *session, const struct loc
 int local_table_check_reach(const struct local_session *session, struct local_table *table, const char *name,
                             struct error *err);
 
-/* Marks the tables that contain the region, which was released, as unusable. Caller holds local_lock if the
- * objects are shared. */
+/* Marks the tables that contain the region, which was released, as unusable. The caller must hold local_lock
+ * if the objects are shared. */
 void local_tables_forget(struct local_objects *objects, uint64_t region);
 
 local_method local_method_table_prepare, local_method_table_release;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the tensors of a request that need a copy on the device, and makes these copies.
  *
- * The device reaches pinned host memory. Lists of blocks use it in place, and so does a tensor with gaps. A
- * tensor without gaps is copied as a whole by the copy engine nevertheless: that accesses host memory in
- * order and with as many bytes in flight as the bus allows, whereas a kernel that permutes would access it in
- * pieces of a few bytes, and its threads would wait for each.
+ * The device reaches pinned host memory, so lists of blocks and tensors with gaps are used in place there. A
+ * tensor without gaps is copied as a whole by the copy engine nevertheless. The copy engine accesses host
+ * memory in order, with as many bytes in flight as the bus allows. A kernel that permutes would access it in
+ * pieces of a few bytes, and its threads would wait for each piece.
  */
 #include "staging.h"
 
@@ -37,7 +37,7 @@ static int add_operand(struct role *roles, int n, const struct role *role, bool 
 	return is_given && !(role->operand->has & F(operand, number)) ? add_tensor(roles, n, role) : n;
 }
 
-/* Sets the tensors that the request has, except empty ones, and returns their number. */
+/* Sets roles to the tensors that the request has, except empty ones, and returns their number. */
 static int roles_of(const struct msg_transform *t, const struct request_places *places,
                     struct role roles[STAGING_MOST])
 {

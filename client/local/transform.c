@@ -195,7 +195,7 @@ static int bring_plain(struct moving *moving, const struct msg_transform *t, str
 	return r < 0 ? r : 1;
 }
 
-/* Runs the moves between copies of the tensors that the device does not reach. */
+/* Runs the moves with copies on the device in place of the tensors that need one (staging.h). */
 static int run_staged(struct moving *moving, const struct msg_transform *t, struct local_session *session,
                       struct error *err)
 {

@@ -144,8 +144,8 @@ static bool is_name(const msgpack_object *object, const char *name, size_t len)
 	return object->via.str.size == len && !memcmp(object->via.str.ptr, name, len);
 }
 
-/* Finds the field with this name. Tries `next`, the field behind the last one, first, because most peers send
- * fields in the order of the table. */
+/* Finds the field with this name. Tries `next`, which follows the field decoded last, before all others,
+ * because most peers send fields in the order of the table. */
 static const struct field *find_field(const struct message *message, const struct field *next,
                                       const msgpack_object *key)
 {

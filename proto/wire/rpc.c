@@ -284,8 +284,8 @@ int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_ite
 	                          err);
 }
 
-/* Decodes entry i of a list of maps, which accept and require the fields that their message does. owner is
- * what errors call the map that has an unknown field. */
+/* Decodes entry i of the list of maps that errors call `name`. The entry may have every field of the message,
+ * and must have those that the message requires. Errors about an unknown field call the entry `owner`. */
 static int decode_entry(const struct message_list *list, const char *name, uint32_t i,
                         const struct message *message, const char *owner, void *ret, struct error *err)
 {
@@ -557,7 +557,7 @@ int rpc_decode_item_error(const struct message_list *errors, uint32_t i, struct 
 
 /* ---- The first bytes of a message ---------------------------------------------------------------------- */
 
-/* Reads a non-negative integer at *pos, and moves *pos behind it. Returns RPC_HEAD_REQUEST if it succeeds. */
+/* Reads a non-negative integer at *pos, and moves *pos past it. Returns RPC_HEAD_REQUEST if it succeeds. */
 static enum rpc_head read_uint(const uint8_t *data, size_t len, size_t *pos, uint64_t *ret)
 {
 	size_t size;
@@ -582,8 +582,8 @@ static enum rpc_head read_uint(const uint8_t *data, size_t len, size_t *pos, uin
 	return RPC_HEAD_REQUEST;
 }
 
-/* A request begins with the header of an array of four, which has three encodings, its type, 0, and the
- * msgid. */
+/* A request begins with the header of an array of four elements, which has three encodings. The type, which
+ * is 0, and the msgid follow. */
 enum rpc_head rpc_find_msgid(const uint8_t *data, size_t len, uint32_t *ret)
 {
 	size_t pos = 1, more = 0;
