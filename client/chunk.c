@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps chunks by their addresses, and records which regions the service knows them by. */
+/* Keeps chunks by their addresses, and records by which regions the service knows them. */
 #include "chunk.h"
 
 #include <inttypes.h>
@@ -19,8 +19,8 @@ struct chunk *chunk_new(const struct device_span *span, int fd)
 	return chunk;
 }
 
-/* Marks every chunk in this range that is not the allocation as no longer current: its memory was freed.
- * Returns whether there was any. */
+/* Marks the chunks that overlap the span as no longer current, because their memory was freed, except the
+ * chunk of the span's own allocation. Returns whether there were any. */
 static bool forget_others(tma_client *client, const struct device_span *span)
 {
 	struct range_set *set = &client->chunks;

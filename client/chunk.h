@@ -29,9 +29,9 @@ struct chunk {
  * closes fd. */
 struct chunk *chunk_new(const struct device_span *span, int fd);
 
-/* Returns the client's chunk for the allocation with a reference for the caller, creating it if necessary, or
- * NULL if out of memory. Other chunks at these addresses were freed: they are no longer current, and
- * *ret_stale is set to true. */
+/* Returns the client's chunk for the allocation, with a reference for the caller, and creates it if
+ * necessary. Returns NULL if out of memory. If other chunks are known at these addresses, their memory was
+ * freed: marks them as no longer current, and sets *ret_stale to true. */
 struct chunk *chunk_at(tma_client *client, const struct device_span *span, bool *ret_stale);
 
 /* Marks the chunk as no longer current, because its memory was freed. */
@@ -52,14 +52,15 @@ int chunk_export(tma_client *client, const struct chunk *chunk, size_t i, int *r
 
 /* ---- Of a region's chunks -------------------------------------------------------------------------- */
 
-/* Allocates room for n chunks. */
+/* Allocates region->chunks for n chunks. */
 int region_reserve_chunks(tma_region *region, size_t n);
 
-/* Makes the region, which the service has just registered, the home of its chunks that have none. */
+/* Makes the region the home of those of its chunks that the service did not know before. The service must
+ * have registered the region. */
 void region_settle_chunks(tma_region *region);
 
-/* Drops the region's references to its chunks. Those that it was the home of get another home, if the service
- * knows one. */
+/* Drops the region's references to its chunks. Chunks whose home it was get another one, if another region
+ * that the service knows contains them. */
 void region_free_chunks(tma_region *region);
 
 #endif

@@ -95,8 +95,8 @@ int tma_connect(tma_client *client, const char *path)
 	return client_rejoin(client, deadline, PATIENCE_FULL);
 }
 
-/* Connects to the socket. Returns it, or a negative errno: one of socket_connect, or -EINTR if the wait was
- * interrupted. */
+/* Connects to the service's socket. Returns the connected socket or a negative errno: one of socket_connect,
+ * or -EINTR if the wait was interrupted. */
 static int connect_until(tma_client *client, int64_t deadline)
 {
 	int left_ms, slice_ms, sock;

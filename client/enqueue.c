@@ -32,7 +32,8 @@ static int check_order(tma_client *client, const struct tma_order *order)
 
 static void set_result(tma_client *client, enum method_id method, const union local_result *result)
 {
-	if (method == METHOD_submit) /* The request was a point of items. Their result stays. */
+	/* The request only waits or signals for tma_enqueue_items, whose result stays. */
+	if (method == METHOD_submit)
 		return;
 	client->last_result = (struct tma_result){ .reconnects = client->reconnects };
 	if (method == METHOD_gather || method == METHOD_scatter)
@@ -62,8 +63,8 @@ static int launch(tma_client *client, const struct call *call, void *stream)
 	return rc;
 }
 
-/* Returns whether the service has to do the request. It sets the signals of its own clients, because others
- * may sleep on the word. */
+/* Returns whether the service has to do the request, as it does if the request has a signal: others may sleep
+ * until the word changes, and a stream that writes the word wakes nobody. */
 static bool needs_service(const tma_client *client, const struct tma_order *order)
 {
 	return !client->local && order && order->signal.region;
@@ -92,8 +93,8 @@ static int enqueue(tma_client *client, const struct call *call, void *stream)
 	return rc < 0 ? move_unsent(client, rc) : 0;
 }
 
-/* Returns the struct tma_order of request i, where n requests stand for a single one: only the first of them
- * waits, and only the last signals. */
+/* Returns the struct tma_order of request i, where n requests take the place of a single one: only the first
+ * of them waits, and only the last signals. */
 static struct tma_order order_of_one(const struct tma_order *order, size_t i, size_t n)
 {
 	struct tma_order one = order ? *order : (struct tma_order){ 0 };
@@ -251,7 +252,7 @@ static int enqueue_all(tma_client *client, struct tma_item *items, size_t n, con
 	return sum.status;
 }
 
-/* The stream waits before the first item and signals behind the last. */
+/* The stream waits before the first item and signals after the last. */
 int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n, const struct tma_order *order,
                       void *stream)
 {

@@ -70,8 +70,8 @@ int kv_groups_of(struct kv_groups *ret, const struct kv_side *dst, const struct 
                  struct error *err);
 
 /* Makes *ret the tensor of what a side moves. `without` is a mask (1 << KV_BLOCK, ...) of dimensions to leave
- * out; the tensor is then that of their first entry. strides has room for TMA_MAX_RANK entries, and *ret
- * points to it. */
+ * out; the tensor is then that of their first entry. strides must have room for TMA_MAX_RANK entries, and
+ * *ret points to it. */
 void kv_tensor(const struct kv_side *side, const struct kv_groups *groups, unsigned without, int64_t *strides,
                struct tma_tensor *ret);
 

@@ -93,8 +93,8 @@ static uint64_t step_of(const struct kv_side *side, enum kv_dimension d)
 	return (uint64_t)side->stride[d] * tma_dtype_size(side->cache->dtype);
 }
 
-/* Returns whether a side describes a single layer for the many of the other side, or the keys for its keys
- * and values. */
+/* Returns whether `side` describes only one of the layers that `other` has, or only the keys where `other`
+ * has keys and values. */
 static bool is_apart(const struct kv_side *side, const struct kv_side *other)
 {
 	return side->extent[KV_LAYER] == 1 &&

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clients of "local:" have no service: libtma-local answers their requests in this process, within the call
- * that sends them, except for late ones, which wait for points (door.h). An eventfd takes the place of the
- * socket. It is readable once a ticket or late request has ended, or a request without a reply has failed,
- * until tma_dispatch is called. */
+ * that sends them, except for late requests, which wait for points (door.h). An eventfd takes the place of
+ * the socket. It is readable once a ticket or late request has ended, or a request without a reply has
+ * failed, until tma_dispatch is called. */
 #include "client.h"
 
 #include <dlfcn.h>

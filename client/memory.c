@@ -68,7 +68,7 @@ int client_message_fds(tma_client *client, int64_t deadline, size_t *ret)
 
 /* ---- Pages ------------------------------------------------------------------------------------------- */
 
-/* Makes the missing pages of a range, which consists of whole pages, if the machine and the cgroup have
+/* Makes the missing pages of a range, which must consist of whole pages, if the machine and the cgroup have
  * enough memory left. Returns 0 or a negative errno. */
 static int fill(const struct memfd_fill *what)
 {
@@ -169,7 +169,8 @@ static int fill_range(int fd, const struct stat *st, uint64_t start, uint64_t en
 	return r;
 }
 
-/* Files that the service will refuse for another reason are left to it, because its error says why. */
+/* Files that the service will refuse for another reason are left for it to refuse, because its error says
+ * why. */
 int region_fill(tma_region *region)
 {
 	uint64_t start = region->offset, end;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A set of address ranges, each with an owner. Ranges may overlap. A search takes logarithmic time. Adding
- * and removing move the entries behind, of which there are none if ranges are added in ascending order.
+/* A set of address ranges, each with an owner. Ranges may overlap. A search takes logarithmic time. Adding or
+ * removing a range moves the entries behind it. There are none if ranges are added in ascending order.
  *
  * The ranges are an array sorted by start, and each entry knows which range up to and including itself has
  * the greatest end. If any range contains a span, then so does the one with the greatest end among those that

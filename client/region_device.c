@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registers device memory by its pointer: finds the allocations behind a range of addresses, and those that
- * are registered already. The driver tells whether memory that the client knows is still there;
+/* Registers device memory by its pointer: finds the allocations behind a range of addresses, and regions that
+ * contain a given range. The driver tells whether memory that the client knows is still there;
  * tma_region_find_current asks it, tma_region_find does not. For host memory, both ask the kernel
  * (region_host.c). */
 #include "client.h"
@@ -85,7 +85,7 @@ static int take_export(tma_region *region, const struct device_span *span)
 	return 0;
 }
 
-/* Registers a new region whose chunks the service may know in part. */
+/* Registers a new region. The service may already know some of its chunks. */
 static int register_spans(tma_client *client, uint64_t start, size_t size, unsigned flags,
                           const struct device_span *spans, size_t n, tma_region **ret)
 {
@@ -218,8 +218,8 @@ void region_forget_range(tma_region *region)
 	region->address = 0;
 }
 
-/* Finds a range that contains all of the bytes, or returns NULL. Regions of host memory that is no longer
- * what was registered are removed from the range sets on the way; *ret_stale is then set to true. */
+/* Finds a range that contains all of the bytes, or returns NULL. On the way, removes regions from the range
+ * sets whose host memory is no longer what was registered, and sets *ret_stale to true if there are any. */
 static const struct range *find(tma_client *client, uint64_t start, size_t size, bool *ret_stale)
 {
 	const struct range *range;
@@ -261,7 +261,7 @@ int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma
 	return 0;
 }
 
-/* Returns the index of the chunk that contains the address, which lies in the region. */
+/* Returns the index of the chunk that contains the address, which must lie in the region. */
 static size_t chunk_index(const tma_region *region, uint64_t address)
 {
 	size_t low = 0, high = region->n_chunks - 1;
@@ -277,8 +277,8 @@ static size_t chunk_index(const tma_region *region, uint64_t address)
 	return low;
 }
 
-/* Returns whether the driver confirms the chunks that hold these bytes. Chunks that were freed are no longer
- * current; a chunk without an id cannot be compared, and counts as freed. */
+/* Returns whether the driver confirms that the chunks that hold these bytes still exist. Marks those that
+ * were freed as no longer current. A chunk without an id cannot be compared, and counts as freed. */
 static bool is_confirmed(const tma_region *region, uint64_t start, size_t size)
 {
 	tma_client *client = region->client;

@@ -49,8 +49,8 @@ static inline int64_t magnitude_i64(int64_t a)
 	return a < 0 ? -a : a;
 }
 
-/* Returns a / b, rounded up; a >= 0, b > 0. Quotients up to 1, which are the most frequent in plans of moves,
- * take no division. */
+/* Returns a / b, rounded up; a >= 0, b > 0. Quotients up to 1, which are the most frequent ones in plans of
+ * moves, need no division. */
 static inline int64_t divide_up_i64(int64_t a, int64_t b)
 {
 	return a <= b ? a > 0 : a / b + (a % b != 0);

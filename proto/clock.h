@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The monotonic clock by which all times and deadlines are measured, and histograms of latencies. The clock's
- * zero is arbitrary, and nobody can set it. */
+/* The monotonic clock by which all times and deadlines are measured, and histograms of latencies. The clock
+ * starts at an arbitrary time, and nobody can set it. */
 #ifndef PROTO_CLOCK_H
 #define PROTO_CLOCK_H
 

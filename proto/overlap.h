@@ -20,7 +20,7 @@ enum overlap overlap_self(const struct tensor_layout *layout);
 
 #define OVERLAP_MAX_REPEATS 3
 
-/* Repeats a layout n times, each step bytes after the one before. */
+/* Repeats a layout n times, each time `step` bytes further on. */
 struct overlap_repeat {
 	uint64_t n;
 	uint64_t step;

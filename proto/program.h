@@ -58,8 +58,9 @@ static inline const char *own_socket_path(char path[OWN_SOCKET_BYTES])
 
 /* ---- Names that are nearly right ----------------------------------------------------------------------- */
 
-#define NEAREST_BYTES 64 /* most bytes of the second name that are compared, with its terminator */
-#define NEAREST_LIMIT 4  /* Names that are this far apart mean different things. */
+/* maximum number of bytes of the second name that are compared, with its terminator */
+#define NEAREST_BYTES 64
+#define NEAREST_LIMIT 4 /* Names that are this far apart mean different things. */
 
 /* Returns the number of bytes to change, insert or delete in order to turn a into b, where _ in a counts as
  * -. Used to suggest the name that the user may have meant. */

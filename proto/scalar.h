@@ -28,8 +28,8 @@ struct scalar {
 
 /* Writes value to bytes as dtype_size(dtype) little-endian bytes. Floating types round to nearest even and
  * overflow to infinity, or to NaN in float8_e4m3fn, which has no infinity. Returns 0, or INVALID_ARGUMENT
- * with err, which calls the value `name`, if an integer type is given a value that is not an integer in its
- * range, bool one other than 0 and 1, or a real type a complex value whose imaginary part is not 0. */
+ * with err, which calls the value `name`, if the value is not an integer in the range of an integer type (0
+ * and 1 for bool), or has an imaginary part other than 0 although the type is real. */
 int scalar_encode(const struct scalar *value, enum dtype dtype, uint8_t bytes[TENSOR_MAX_ELEMENT],
                   const char *name, struct error *err);
 

@@ -41,7 +41,7 @@ enum completion {
 	COMPLETION_COUNT
 };
 
-/* Says which requests of its user's other connections a request passes, and which of them pass it. */
+/* Says which requests of its user's other connections a request overtakes, and which of them overtake it. */
 enum job_priority { JOB_PRIORITY_NORMAL, JOB_PRIORITY_BACKGROUND, JOB_PRIORITY_URGENT, JOB_PRIORITY_COUNT };
 
 extern const char *const completion_names[COMPLETION_COUNT];
@@ -89,8 +89,8 @@ struct counter_list {
 	uint32_t n;
 };
 
-/* Writes those of the n values that are not 0 to ret, with their names, and returns the list. ret has room
- * for n. */
+/* Writes those of the n values that are not 0 to ret, with their names, and returns the list. ret must have
+ * room for n entries. */
 struct counter_list counters_named(struct counter *ret, const uint64_t *values, const char *const *names,
                                    uint32_t n);
 
@@ -213,7 +213,7 @@ enum method_id {
 	METHOD_COUNT
 };
 
-/* Room for the decoded parameters of any method. */
+/* The decoded parameters of a request, by its method. */
 union params {
 	struct msg_empty empty;
 	struct msg_transform transform;

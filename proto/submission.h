@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout of a submission ring: how requests and their ends lie in memory that a client and the service
- * share.
+/* The layout of a submission ring: how requests and their completions, called ends, lie in memory that a
+ * client and the service share.
  *
  * The memory is part of a region of the client's. The client writes entries and counts them in `submitted`.
  * The service takes each entry once, and writes the ends in the order in which they occur, counted in `done`.
  * The client reads these, and counts them in `reaped`. Counts increase forever, modulo 2^32; entry or end
- * number i is in slot i % entries. The client keeps submitted - reaped <= entries, so that there is always
- * room for an end.
+ * number i is in slot i % entries. The client must keep submitted - reaped <= entries, so that there is
+ * always a free slot for an end.
  *
  * While `awake` is not 0, the service polls `submitted`. Otherwise the client has to send the notification
  * [2, "ring", []] on the connection; between its store to `submitted` and its load of `awake` it needs a full
  * fence. A client that wants to sleep sets `sleeps` to 1, issues a full fence, reads `done` once more, and
- * waits on `done` by a shared futex. The service wakes it after a store to `done` if `sleeps` is not 0.
+ * waits on `done` by a shared futex. The service wakes the client after a store to `done` if `sleeps` is not
+ * 0.
  *
  * Everything is little-endian. Counts are stored with release order and loaded with acquire order.
  */
@@ -40,7 +41,7 @@ struct submission_entry {
 	uint32_t reserved; /* must be 0 */
 };
 
-/* The end of an entry. */
+/* The end of an entry: how its run has ended. */
 struct submission_end {
 	uint64_t tag;
 	int64_t status; /* 0 or the code of an error */

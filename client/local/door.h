@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The interface between libtmaclient and libtma-local. Through this table, libtmaclient moves memory of its
- * own process without a service.
+/* The interface between libtmaclient and libtma-local. Through struct local_door, a table of functions,
+ * libtmaclient moves memory of its own process without a service.
  *
  * Both libraries must have the same version. Requests and replies are the bytes that a service would receive
  * and send, except that the offset of a tensor without a region is its address in this process. One thread at
@@ -53,9 +53,9 @@ struct local_door {
 	 * start. NULL is allowed. */
 	void (*close)(struct local_session *session);
 
-	/* Makes the size bytes at address a region and sets *ret to its id. The caller owns the memory and
-	 * keeps it mapped until the region is released or the session is closed. Returns 0, or
-	 * INVALID_ARGUMENT or NO_MEMORY with err. */
+	/* Registers the size bytes at address as a region, and sets *ret to its id. The caller owns the
+	 * memory, and must keep it mapped until the region is released or the session is closed. Returns 0,
+	 * or INVALID_ARGUMENT or NO_MEMORY with err. */
 	int (*map)(struct local_session *session, const void *address, uint64_t size, bool writable,
 	           uint64_t *ret, struct error *err);
 
@@ -76,8 +76,8 @@ struct local_door {
 	int (*stream_counts)(struct local_session *session, void *stream, struct local_counts *ret,
 	                     struct error *err);
 
-	/* Does what serve does, but without decoding a message and encoding a reply, and never late. Absent
-	 * fields of params have their defaults. Returns 0, or a negative status with err. */
+	/* Does what serve does, but neither decodes a message nor encodes a reply, and the request is never
+	 * late. Absent fields of params have their defaults. Returns 0, or a negative status with err. */
 	int (*run)(struct local_session *session, enum method_id method, const union params *params,
 	           union local_result *ret, struct error *err);
 

@@ -65,7 +65,7 @@ static void environment_take(fenv_t *ret)
 	fesetenv(FE_DFL_ENV);
 }
 
-/* Opens the CPU's engine if necessary. Caller holds lock. */
+/* Opens the CPU's engine if necessary. The caller must hold lock. */
 static int engine_need(struct error *err)
 {
 	const struct engine_options options = { .plans = MOST_PLANS, .wake = wake, .is_guest = true };
@@ -117,7 +117,7 @@ struct engine *local_stream_engine(struct local_stream *stream, struct error *er
 
 /* ---- Jobs --------------------------------------------------------------------------------------------- */
 
-/* The thread that reaps ends the jobs of all waiting threads. */
+/* Called within engine_reap: the thread that reaps ends the jobs of all waiting threads. */
 static void on_done(struct engine_job *job)
 {
 	struct local_job *ended = (struct local_job *)job;
@@ -158,7 +158,7 @@ static bool calculates(const struct engine_job *job)
 	return (job->moves ? job->moves : &job->move)->transform->conversion.is;
 }
 
-/* Submits the job. Caller holds lock. */
+/* Submits the job. The caller must hold lock. */
 static void submit(const struct local_stream *stream, struct engine_job *job)
 {
 	fenv_t own;

@@ -3,9 +3,9 @@
  * which stays until the process ends. A child of fork opens one of its own, because it does not have its
  * parent's threads. Engines of CUDA contexts are for streams of the program's own (kernels/engine.h).
  *
- * An engine is submitted to and reaped by one thread at a time. For the CPU's engine, that is the thread that
- * holds the lock in engine.c. Small moves run within that call, on the caller's thread; a thread that waits
- * for a large move releases the lock meanwhile.
+ * Only one thread at a time may submit jobs to an engine, or reap those that have ended. For the CPU's
+ * engine, that is the thread that holds the lock in engine.c. Small moves run within that call, on the
+ * caller's thread; a thread that waits for a large move releases the lock meanwhile.
  */
 #ifndef CLIENT_LOCAL_ENGINE_H
 #define CLIENT_LOCAL_ENGINE_H
@@ -57,14 +57,15 @@ struct local_job {
  * the last call. Returns 0 or an error of the driver. */
 int local_stream_count(struct local_stream *stream, struct engine_counts *ret, struct error *err);
 
-/* Has the program's stream wait if has_wait is true. Returns 0, or as engine_word_wait does. */
+/* If has_wait is true, has the program's stream wait for the word. Returns 0, or what engine_word_wait
+ * returns. */
 int local_stream_wait(struct local_stream *stream, struct error *err);
 
-/* Runs a job to its end, or launches it into the program's stream. The caller has called local_stream_engine
- * before. Returns the job's status, with err unless it is 0. */
+/* Runs a job to its end, or launches it into the program's stream. The caller must have called
+ * local_stream_engine before. Returns the job's status, with err unless it is 0. */
 int local_stream_run(struct local_stream *stream, struct local_job *job, struct error *err);
 
-/* Runs a job to its end on the CPU's engine. The caller has called local_stream_here before. */
+/* Runs a job to its end on the CPU's engine. The caller must have called local_stream_here before. */
 int local_stream_run_here(struct local_stream *stream, struct local_job *job, struct error *err);
 
 /* Sets the counts of the caches of the CPU's engine since it was opened. */

@@ -40,8 +40,8 @@ int local_check_reach(const struct local_session *session, const struct tensor_p
 	return engine_check_place(session->stream.device, local_address(place), tensor, err);
 }
 
-/* Does what local_check_reach does. If the call waits, it also accepts host memory, which has a copy on the
- * device then. */
+/* Does what local_check_reach does. If the call waits, it also accepts ordinary host memory, because the
+ * request then uses a copy on the device. */
 static int check_reach_or_copy(const struct local_session *session, const struct tensor_place *place,
                                const char *name, struct error *err)
 {

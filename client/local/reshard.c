@@ -98,7 +98,8 @@ static uint32_t on_giver(const void *arg, uint32_t source)
 	return r->is_on_device[source];
 }
 
-/* Returns 1 if the two slices lie on different sides of the bus, otherwise 0. */
+/* Returns 1 if only one of the two slices lies in memory of a device, so that the bus is between them;
+ * otherwise 0. */
 static uint32_t on_distance(const void *arg, uint32_t destination, uint32_t source)
 {
 	const struct resharding *r = arg;

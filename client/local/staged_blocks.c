@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Changes a gather or scatter with one side in host memory into one on the device. Among the entries that
- * name a block, the k-th moves block src[k] to block dst[k]. The blocks of the host's side are copied to the
- * device in the order of the list, so that block k of the copy is the one to move: if src lies in host
- * memory, to block dst[k], by a scatter; if dst does, from block src[k], by a gather. */
+ * name a block, the k-th moves block src[k] to block dst[k]. The side in host memory gets a copy on the
+ * device, whose blocks are in the order of the list. If that side is src, a scatter moves block k of the copy
+ * to block dst[k]. If it is dst, a gather moves block src[k] to block k of the copy. */
 #include "staging.h"
 
 #include <endian.h>
@@ -28,8 +28,8 @@ static int64_t number_at(const struct engine_blocks *blocks, const void *list, u
 	                                              : (int64_t)le64toh(((const uint64_t *)list)[i]);
 }
 
-/* Sets dst[k] and src[k] for each entry that names a block, and counts the others in *ret. Returns the number
- * of entries that do. */
+/* Sets dst[k] and src[k] for each entry that names a block, and counts the other entries in *ret. Returns the
+ * number of entries that name a block. */
 static uint64_t read_list(struct local_staged_blocks *ret, const struct engine_blocks *blocks,
                           const void *list, int64_t *dst, int64_t *src)
 {

@@ -44,15 +44,16 @@ int local_is_staged(struct local_session *session, const struct msg_transform *t
 int local_check_all_reach(const struct local_session *session, const struct msg_transform *t,
                           const struct request_places *places, struct error *err);
 
-/* Makes the tensor of a request use its copy. */
+/* Makes the tensor of a request use its copy, which begins at the device's address `copy` and is laid out as
+ * `packed` says. */
 void local_use_copy(struct msg_tensor *tensor, uint64_t copy, const struct local_packed *packed);
 
 /* Begins without any copies. The caller has to call local_staging_end. */
 void local_staging_init(struct local_staging *staging, struct local_session *session, uint64_t host_threads);
 
-/* Makes copies of the transform's tensors that need them, and changes the transform to use these. has_sides
- * is false if dst and src are to be left alone. Returns 0; NO_MEMORY if the device has no room for a copy; or
- * another error of the driver. */
+/* Makes copies of those of the transform's tensors that need one, and changes the transform to use the
+ * copies. has_sides is false if dst and src are to be left alone. Returns 0; NO_MEMORY if the device has no
+ * memory for a copy; or another error of the driver. */
 int local_stage_tensors(struct local_staging *staging, struct msg_transform *t,
                         const struct request_places *places, bool has_sides, struct error *err);
 
@@ -61,8 +62,9 @@ int local_stage_tensors(struct local_staging *staging, struct msg_transform *t,
 int local_stage_blocks(struct local_staging *staging, const struct local_packed_blocks *packed,
                        bool is_written, const char *name, uint64_t *ret, struct error *err);
 
-/* Copies back what was written, unless the request has failed with r before it wrote anything, and frees the
- * copies. Returns r, or the error of copying back. */
+/* Ends the staging of a request that has ended with status r. Copies back what the request has written,
+ * unless it failed before it wrote anything, and frees the copies. Returns r, or the error of copying
+ * back. */
 int local_staging_end(struct local_staging *staging, int r, struct error *err);
 
 /* ---- staged_blocks.c ---------------------------------------------------------------------------------- */
@@ -71,7 +73,7 @@ int local_staging_end(struct local_staging *staging, int r, struct error *err);
  * the blocks that the list names are copied, and a changed list names those of the other side. */
 struct local_staged_blocks {
 	struct local_staging staging;
-	struct msg_blocks changed; /* the request that runs between the copies */
+	struct msg_blocks changed; /* the request that runs with the copies */
 	bool scatter;              /* true if `changed` is a scatter, false if it is a gather */
 	bool is_list_changed;
 	int64_t *words; /* the list of the changed request, and that of the copied blocks; owned */

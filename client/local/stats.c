@@ -71,7 +71,7 @@ void local_usage_end(struct local_session *session, bool is_connection)
 
 /* ---- stats -------------------------------------------------------------------------------------------- */
 
-/* Sums up the counts of all sessions. Caller holds lock. */
+/* Sums up the counts of all sessions. The caller must hold lock. */
 static void sum_up(uint64_t ret[USAGE_COUNT])
 {
 	for (int i = 0; i < USAGE_COUNT; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of layers. An entry is a place in a region, or an address. For the checks, all memory of the process
- * is one memory, in which the entries have their addresses. */
+/* Tables of layers. An entry is a place in a region, or an address. The checks treat all memory of the
+ * process as one memory, in which each entry lies at its address. */
 #include "session.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ static int set_entry(const struct local_session *session, struct local_table *ta
 	return 0;
 }
 
-/* Makes a table. Its places, and further room that it needs, are in the same allocation. */
+/* Makes a table. Its places and its other arrays are in the same allocation. */
 static int table_new(const struct local_session *session, const struct bytes *entries, const char *name,
                      struct local_table **ret, struct error *err)
 {

@@ -159,8 +159,8 @@ void headroom_init(struct headroom *headroom, const char *root)
 {
 	*headroom = (struct headroom){ 0 };
 	snprintf(headroom->root, sizeof headroom->root, "%s", root);
-	/* If both versions are mounted, version 1 is tried first: it then has the memory controller, if it
-	 * has it at all. */
+	/* Version 1 is tried first: if both versions are mounted, the memory controller belongs to only one
+	 * of them, and version 2 would be found without it. */
 	for (int version = 1; !headroom->version && version <= 2; version++)
 		if (cgroup_init(&headroom->group, version, "memory", root))
 			headroom->version = version;

@@ -77,7 +77,7 @@ bool memfd_is_sparse(int fd)
 	return held != (size + page - 1) / page * page;
 }
 
-/* The position of fd is shared with whoever sent the descriptor, so this opens another one if it can;
+/* The position of fd is shared with whoever sent the descriptor, so this opens the file again if it can;
  * O_NONBLOCK keeps a lease on the file from delaying that. */
 int64_t memfd_seek_hole(int fd, uint64_t start)
 {
@@ -100,8 +100,8 @@ int64_t memfd_seek_hole(int fd, uint64_t start)
 
 /* ---- Filling ---------------------------------------------------------------------------------------- */
 
-/* Returns whether there is memory for what may be missing in the remaining rest bytes. Less than a huge page
- * is not checked, unless fill->spares is true. */
+/* Returns whether there is memory for the pages that may be missing in the remaining `rest` bytes. Less than
+ * a huge page is not checked, unless fill->spares is true. */
 static bool is_left(const struct memfd_fill *fill, size_t rest)
 {
 	uint64_t needed = fill->missing < rest ? fill->missing : rest;
@@ -160,9 +160,9 @@ int memfd_fill(const struct memfd_fill *fill)
 	return at < end ? -EOPNOTSUPP : 0;
 }
 
-/* Turns the whole huge pages within [start, end), of which nothing is present, into huge pages. MADV_COLLAPSE
- * works even if shmem_enabled is "never", but only around a page that is present. Returns false if the kernel
- * provides no more huge pages. */
+/* Makes a huge page of each aligned HUGE_PAGE_BYTES within [start, end). Nothing of them may be present
+ * before. MADV_COLLAPSE works even if shmem_enabled is "never", but only around a page that is present.
+ * Returns false if the kernel provides no more huge pages. */
 static bool make_huge(uintptr_t start, uintptr_t end, size_t page)
 {
 	uintptr_t at = (start + HUGE_PAGE_BYTES - 1) & ~(HUGE_PAGE_BYTES - 1);

@@ -46,8 +46,9 @@ int memfd_fill(const struct memfd_fill *fill);
 /* Returns whether the file may have holes. false is certain. */
 bool memfd_is_sparse(int fd);
 
-/* Returns the position of the first hole at or after start, which is the file's size if there is no other, or
- * a negative number if there is none. The descriptor's position is unchanged. hugetlbfs reports no holes. */
+/* Returns the position of the first hole at or after start, where the end of the file counts as a hole, too.
+ * Returns a negative number if start is not before the end. The descriptor's position is unchanged. hugetlbfs
+ * reports no holes. */
 int64_t memfd_seek_hole(int fd, uint64_t start);
 
 /* ---- Mappings ------------------------------------------------------------------------------------------ */

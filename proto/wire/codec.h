@@ -146,8 +146,8 @@ int codec_encode(struct buffer *b, const struct message *message, const void *va
 /* Does the same for an array of maps. */
 int codec_encode_list(struct buffer *b, const struct message *inner, const struct message_list *list);
 
-/* Describes an object, such as "a boolean" or "-5", for errors that expected another one, and returns
- * text. */
+/* Writes a description of an object, such as "a boolean" or "-5", to text, for errors that say what was found
+ * instead of the expected object. Returns text. */
 #define CODEC_WHAT_SIZE 40
 char *codec_what(const msgpack_object *object, char *text, size_t text_size);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Grows buffers, and scans for the ends of messages.
  *
- * The live bytes of a buffer are data[start..end). They move to the front, or to a larger block, only when
- * the room behind them is used up, and to the front only if no more bytes move than were consumed since the
- * last move: appending takes amortized constant time. The state of a scan is the number of items that each
- * open container still lacks. scan->pos may be ahead of the bytes that have arrived, within a str, bin or
- * number whose header has arrived.
+ * The live bytes of a buffer are data[start..end). They move only when the space behind them is used up: to
+ * the front if no more bytes move than were consumed since the last move, otherwise to a new block. Appending
+ * therefore takes amortized constant time. The state of a scan is the number of items that each open
+ * container still lacks. scan->pos may be ahead of the bytes that have arrived, within a str, bin or number
+ * whose header has arrived.
  */
 #include "frame.h"
 
@@ -17,8 +17,8 @@ const struct frame_limits frame_request_limits = { .bytes = 64 * 1024, .depth = 
 const struct frame_limits frame_reply_limits = { .bytes = 1024 * 1024, .depth = 8, .elements = 65536 };
 
 enum item_shape {
-	ITEM_SCALAR, /* `size` is the number of bytes of the payload */
-	ITEM_BLOB,   /* `size` is the number of bytes of the length, here and for the containers */
+	ITEM_SCALAR, /* In read_item's table, `size` is the number of bytes of the payload. */
+	ITEM_BLOB,   /* There, `size` is the number of bytes of the length, as it is for containers. */
 	ITEM_ARRAY,
 	ITEM_MAP,
 	ITEM_EXT,

@@ -33,9 +33,9 @@ static inline size_t buffer_len(const struct buffer *b)
 	return b->end - b->start;
 }
 
-/* Returns room for len more bytes, or NULL if out of memory. The pointer is valid until the next call;
- * buffer_commit tells how many of the bytes were written. Use buffer_reserve; buffer_grow is its slow
- * path. */
+/* Returns a pointer to space for len more bytes, or NULL if out of memory. The pointer is valid until the
+ * next call; buffer_commit tells how many of the bytes were written. Use buffer_reserve; buffer_grow is its
+ * slow path. */
 uint8_t *buffer_grow(struct buffer *b, size_t len);
 
 static inline uint8_t *buffer_reserve(struct buffer *b, size_t len)

@@ -52,8 +52,8 @@ enum rpc_head rpc_find_msgid(const uint8_t *data, size_t len, uint32_t *ret);
 /* rpc_find_msgid never needs more bytes than this. */
 #define RPC_HEAD_BYTES 23
 
-/* Releases the memory of the last message earlier than the next message would. Item lists of the request must
- * not be used afterwards. */
+/* Releases the memory of the last message now, rather than when the next one is decoded. Item lists of the
+ * request must not be used afterwards. */
 void rpc_decoder_rest(struct rpc_decoder *decoder);
 
 /* Decodes item i of a submit; i < items->n. Errors are like those of rpc_decode_request, with paths such as
@@ -69,8 +69,8 @@ int rpc_decode_part(const struct message_list *parts, uint32_t i, struct msg_par
 int rpc_decode_further_dst(const struct message_list *list, uint32_t i, struct msg_tensor *ret,
                            struct error *err);
 
-/* Decodes slice i of the list of a reshard that is called name; i < slices->n. Errors are like those of
- * rpc_decode_request, with paths such as "sources[3].tensor.dtype". */
+/* Decodes slice i of one list of a reshard, whose field is called name; i < slices->n. Errors are like those
+ * of rpc_decode_request, with paths such as "sources[3].tensor.dtype". */
 int rpc_decode_slice(const struct message_list *slices, const char *name, uint32_t i, struct msg_slice *ret,
                      struct error *err);
 
