@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the manual: python3 proto/manual SOURCE VERSION FILE...; each FILE (client/tmactl/tmactl.1) is written there.
+"""Writes the manual: python3 proto/manual SOURCE VERSION FILE...
 
-A page is its template (client/tmactl/tmactl.1.in), mdoc(7) in which a line @NAME ARGUMENT...@ stands for what pages.py makes
-of a table or of the public header. Facts are in the tables and the header, what else there is to say in the templates.
-Nothing in a page is of the day or of the machine that it was made on.
+SOURCE is the source tree, VERSION that of tmad. Each FILE, such as client/tmactl/tmactl.1, is written to that path.
+
+A page is made from its template below SOURCE (client/tmactl/tmactl.1.in). This is mdoc(7) in which a line
+@NAME ARGUMENT...@ is replaced by what pages.py makes of a table or of the public header. Facts belong in the tables
+and the header, all other text in the templates. A page does not depend on the day or the machine on which it is made.
 """
 import os
 import re
@@ -14,7 +16,7 @@ from tables import Fault
 
 
 def read_template(path, more):
-    """Its lines with their numbers; those between @more NAME@ and @end@ go to more instead."""
+    """Returns the template's lines with their numbers. Lines between @more NAME@ and @end@ go to more[NAME] instead."""
     lines, open_name = [], None
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file.read().splitlines(), 1):
@@ -32,7 +34,7 @@ def read_template(path, more):
 
 
 def tidy(lines):
-    """The same without paragraph breaks where there is one anyway."""
+    """Returns the lines without those breaks (.Pp) that stand beside another break between paragraphs."""
     out = []
     for i, line in enumerate(lines):
         after = lines[i + 1] if i + 1 < len(lines) else ".Sh"
@@ -44,7 +46,7 @@ def tidy(lines):
 
 
 def expand(source, version, name):
-    """The text of one page."""
+    """Returns the text of the page with this name."""
     manual = pages.Manual(source, version)
     template, arguments = manual.template(name)
     out = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of tmactl: its commands and options (client/tmactl/commands.def)."""
+"""Makes the page of tmactl from its commands and options (client/tmactl/commands.def)."""
 import re
 
 import mdoc
@@ -11,7 +11,7 @@ COMMANDS = "client/tmactl/commands.def"
 
 class Commands:
     def commands(self):
-        """({group: (title, [option])}, {command: {...}}), an option being (name, letter, argument, doc)."""
+        """Returns ({group: (title, [option])}, {command: {...}}), where an option is (name, letter, argument, doc)."""
         groups, commands, open_table = {}, {}, None
         for row in tables.read(self.path(COMMANDS), GROUP=2, COMMAND=4, OPTION=7, USES=2, TEXT=2, EXAMPLE=3, END=1, WORDS=2):
             table, rest = row.arguments[0], row.arguments[1:]
@@ -47,7 +47,7 @@ class Commands:
 
     @staticmethod
     def _operands(operands):
-        """"SRC DST" and "[FILE]" as mdoc has them, to go on a line of macros."""
+        """Returns operands such as "SRC DST" or "[FILE]" as macros of mdoc, to be appended to a line of macros."""
         parts = []
         for word in operands.split():
             optional = re.fullmatch(r"\[(.*)\]", word)

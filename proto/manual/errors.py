@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of errors: the statuses (proto/status.def), and what the sentences say (proto/errors.def)."""
+"""Makes the page of errors from the statuses (proto/status.def) and the error messages (proto/errors.def)."""
 import mdoc
 import tables
 from tables import Fault
 
 STATUSES = "proto/status.def"
 ERRORS = "proto/errors.def"
-OTHERS = ("START", "LOG", "USAGE", "FAILED")  # sections of errors that are of no status
+OTHERS = ("START", "LOG", "USAGE", "FAILED")  # sections of errors that have no status
 
 
 class Errors:
     def statuses(self):
-        """[(name, code, meaning, remedy)]"""
+        """Returns [(name, code, meaning, remedy)]."""
         return [(row.arguments[0], int(row.arguments[1]), *row.arguments[2:])
                 for row in tables.read(self.path(STATUSES), STATUS=4, LIBRARY_STATUS=4)]
 
     def situations(self):
-        """[(section, remedy, [sentence])]"""
+        """Returns [(section, remedy, [message])]."""
         sections = [status[0] for status in self.statuses()] + list(OTHERS)
         rows = tables.read(self.path(ERRORS), SAYS=None)
         for row in rows:

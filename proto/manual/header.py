@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads tmaclient.h as what it is written to be: documentation, from top to bottom.
+"""Reads tmaclient.h, which is also the library's documentation, from top to bottom.
 
-A group opens with a title, /* ---- Title ---- */. What stands together without a blank line is one entry: a comment
-before it is about all of it, a comment behind a declaration about that one. A function without either is an error, as
-is anything that is none of these.
+A group begins with a title, /* ---- Title ---- */. Lines without a blank line between them are one entry. A comment
+at the start of an entry is about all of it; a comment after a declaration is about that declaration. A function
+without either is an error, and so is anything that is not a title, comment, function or type.
 """
 import re
 
@@ -16,7 +16,7 @@ class Function:
 
 
 class Entry:
-    """A comment (text, "" for none) with what it is about: functions, or types as they are written."""
+    """A comment (text; "" if there is none) and what it describes: functions, or types as the header writes them."""
 
     def __init__(self, line):
         self.line, self.text, self.functions, self.types = line, "", [], []
@@ -40,13 +40,13 @@ _TYPE = re.compile(r"(?:typedef (?:struct )?\w+ \w+;|(?:struct|enum) \w+;|(?:str
 
 
 def comment_text(comment):
-    """The words of a comment, its lines without what starts them."""
+    """Returns the text of a comment, without the marks of a comment at the ends of its lines."""
     text = re.sub(r"^/\*+ ?|\s*\*+/$", "", comment)
     return "\n".join(re.sub(r"^\s*\* ?", "", line).rstrip() for line in text.split("\n"))
 
 
 def opening(text):
-    """(the words of the comment that opens a source file, the code behind it)."""
+    """Returns (the text of the comment that opens a source file, the code after it)."""
     first = _COMMENT.match(text, _LICENSE.match(text).end())
     if not first:
         raise ValueError("no comment opens the file")
@@ -59,7 +59,7 @@ def _parameters(text):
 
 
 def read(path):
-    """(the header's own comment, its groups)."""
+    """Returns (the text of the comment that opens the header, its groups)."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     first = _COMMENT.match(text, _LICENSE.match(text).end())

@@ -7,12 +7,12 @@ _CODE = re.compile(r"`([^`]+)`|\b(tma_[a-z0-9_]+)\b(?:\(\))?|(?<![\w/.$-])(--?[a
 
 
 def escape(text):
-    """Characters of a text that are roff's own."""
+    """Escapes the characters of a text that are special in roff."""
     return text.replace("\\", "\\e")
 
 
 def _fonts(text):
-    """Names of functions, options and variables, and what stands between backquotes, in bold."""
+    """Sets names of functions, options and variables, and what is between backquotes, in bold."""
     def bold(match):
         code = match.group(1) or match.group(2) or match.group(3) or match.group(4)
         call = "()" if match.group().endswith("()") else ""
@@ -25,7 +25,7 @@ def _fonts(text):
 
 
 def words(text):
-    """A paragraph as text lines: a sentence starts a line, none is long, and none looks like a macro."""
+    """Returns a paragraph as text lines. Each sentence starts a line, no line is long, and none looks like a macro."""
     lines = []
     for sentence in re.split(r"(?<=[A-Za-z0-9)\"'`][.!?])\s+(?=[A-Z`\"*-])", " ".join(text.split())):
         lines += textwrap.wrap(_fonts(sentence), 78, break_long_words=False, break_on_hyphens=False)
@@ -33,13 +33,13 @@ def words(text):
 
 
 def literal(lines, tab=8, offset=" -offset indent"):
-    """Lines as they are."""
+    """Returns the lines as a literal display."""
     body = [re.sub(r"^(?=[.'])", r"\\&", escape(line.expandtabs(tab)).replace("-", "\\-")) for line in lines]
     return [f".Bd -literal{offset}", *body, ".Ed"]
 
 
 def prose(text):
-    """Paragraphs that blank lines part; what is indented by four is literal."""
+    """Returns a text as paragraphs, which blank lines separate. Lines indented by four spaces or a tab are literal."""
     out, first = [], True
     for block in re.split(r"\n[ \t]*\n", text.strip("\n")):
         runs = []
@@ -60,16 +60,16 @@ def prose(text):
 
 
 def sentence(text):
-    """A table's few words as a sentence: a capital, and a full stop."""
+    """Makes a sentence of the few words in a table: it gets a capital letter and a full stop."""
     text = text.strip()
-    # What starts with a name as it is written in a program stays so.
+    # A name of a program's, such as tma_copy, keeps its small letter.
     if re.match(r"[a-z]+[ ,;:.-]|[a-z]+$", text):
         text = text[0].upper() + text[1:]
     return text if text.endswith((".", ":", "?", "!")) else text + "."
 
 
 def argument(text):
-    """One argument of a macro."""
+    """Returns the text as one argument of a macro."""
     text = escape(text).replace('"', "\\(dq")
     if re.fullmatch(r"[.,:;()\[\]?!|]", text) or re.fullmatch(r"[A-Z][a-z]|\.", text):
         text = "\\&" + text

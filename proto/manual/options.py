@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of tmad: its options (daemon/config/options.def) and limits (daemon/config/limits.def), on the command line and in tmad.conf,
-and its methods (proto/schema.def).
+"""Makes lists of tmad's options (daemon/config/options.def) and limits (daemon/config/limits.def), for the command line
+and for tmad.conf, and of its methods (proto/schema.def).
 
-A line "@more NAME@" in a template starts what else there is to say of an option or limit; it ends at the next of
-these lines, or at "@end@". It has to stand before the list that it is for.
+In a template, a line "@more NAME@" starts further text about an option or limit. The text ends at the next such line,
+or at "@end@". It must come before the list that has the option or limit.
 """
 import re
 import textwrap
@@ -21,25 +21,25 @@ def dashed(name):
 
 
 def _split(doc):
-    """("what moves the bytes", "auto: cuda where it opens, else cpu") of a doc with a default in brackets."""
+    """Splits "what moves the bytes [auto: cuda where it opens, else cpu]" into text and default (None: none)."""
     match = re.fullmatch(r"(.*?)(?: \[([^\[]*)\])?", doc)
     return match.group(1), match.group(2)
 
 
 def _setting(name, value, text):
-    """A setting that is commented out, and what it is."""
+    """Returns the lines of a setting that is commented out, after a description."""
     return textwrap.wrap(text, 117, initial_indent="# ", subsequent_indent="# ") + [f"#{name} = {value}", ""]
 
 
 class Options:
     def options(self):
-        """[(name, argument, what it does, default, in the file, by a reload)]"""
+        """Returns [(name, argument, what it does, default, whether the file may have it, whether it is reloaded)]."""
         rows = tables.read(self.path(OPTIONS), OPTION=6)
         return [(row.arguments[1], row.arguments[2], *_split(row.arguments[3]), row.arguments[4] == "FILE",
                  row.arguments[5] == "RELOAD") for row in rows]
 
     def limits(self):
-        """[(name, least, default, what is limited)]"""
+        """Returns [(name, least value, default, what is limited)]."""
         return [(row.arguments[0], int(row.arguments[1]), int(row.arguments[2]), row.arguments[3])
                 for row in tables.read(self.path(LIMITS), LIMIT=4)]
 
@@ -70,7 +70,7 @@ class Options:
         return out + [".El"]
 
     def make_file_options(self, *examples):
-        """Comments of tmad.conf as it is installed."""
+        """Returns the options in the installed tmad.conf, commented out. examples (NAME=VALUE) replace defaults."""
         examples = dict(example.split("=", 1) for example in examples)
         out = []
         for name, _, doc, default, in_file, by_reload in self.options():

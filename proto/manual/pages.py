@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lines @NAME@ of a template stand for. Each method make_NAME returns lines of mdoc."""
+"""Makes what replaces the lines @NAME ARGUMENT...@ of a template: each method make_NAME returns lines of mdoc."""
 import os
 import re
 
@@ -11,20 +11,20 @@ import options
 import tables
 from tables import Fault
 
-GROUPS = "client/tmaclient.groups"  # the library's pages: the header's title of a group, the page's name, its summary
-EXAMPLES = "client/examples"  # programs that pages show; the comment that opens one is the text before it
+GROUPS = "client/tmaclient.groups"  # rows of the library's pages: title of the group in the header, name, summary
+EXAMPLES = "client/examples"  # programs that pages show, each after the text of the comment that opens it
 
 
 class Manual(commands.Commands, errors.Errors, options.Options):
     def __init__(self, source, version):
         self.source, self.version = source, version
-        self.more = {}  # of an option or limit: what a template says beside its table
+        self.more = {}  # further lines of the template about an option or limit, by its name
 
     def path(self, name):
         return os.path.join(self.source, name)
 
     def template(self, name):
-        """The template of a page, and what goes to its directives before their own arguments."""
+        """Returns the template of a page, and the arguments that its directives get before their own."""
         page = re.fullmatch(r"client/(tmaclient-[a-z]+)\.3", name)
         if page:
             return "client/tmaclient-group.3.in", [page.group(1)]
@@ -36,7 +36,7 @@ class Manual(commands.Commands, errors.Errors, options.Options):
     # ---- The library -------------------------------------------------------------------------------------
 
     def groups(self):
-        """(the header's own words, {page: (group, summary)}): every group of the header has its page, and back."""
+        """Returns (the header's first comment, {page: (group, summary)}). Groups and pages must match."""
         intro, groups = header.read(self.path("client/tmaclient.h"))
         rows = {row.arguments[0]: row for row in self._rows("PAGE")}
         for group in groups:
@@ -52,11 +52,11 @@ class Manual(commands.Commands, errors.Errors, options.Options):
         return [row for row in tables.read(self.path(GROUPS), PAGE=3, EXAMPLE=2) if row.name == name]
 
     def make_header(self, *_):
-        """What the header says of itself, after its title and the line that compiles a program."""
+        """Returns the header's first comment without its title and the line that compiles a program."""
         return mdoc.prose(self.groups()[0].split("\n\n", 2)[2])
 
     def make_pages(self, *_):
-        """Every page of the library with its functions."""
+        """Lists the library's pages with their functions."""
         out = [".Bl -tag -width Ds"]
         for page, (group, summary) in self.groups()[1].items():
             out += [f".It Xr {page} 3", *mdoc.words(mdoc.sentence(summary))]
@@ -110,7 +110,7 @@ class Manual(commands.Commands, errors.Errors, options.Options):
         return out + ([] if noted else shared) + [".El"]
 
     def make_programs(self, page):
-        """The section of a page, if it has any."""
+        """Returns the section EXAMPLES of a page, or no lines if the page has no examples."""
         rows = self._rows("EXAMPLE")
         for row in rows:
             if row.arguments[0] not in self.groups()[1]:
@@ -126,7 +126,7 @@ class Manual(commands.Commands, errors.Errors, options.Options):
                 words, code = header.opening(file.read())
         except (OSError, ValueError) as why:
             raise Fault(f"{path}: {why}") from None
-        # The line before the display is for the test that compiles what a page shows.
+        # The comment before the display tells the test that compiles examples where one begins.
         return [*mdoc.words(words), '.\\" example', *mdoc.literal(code.split("\n"), tab=4, offset="")]
 
     def make_other_pages(self, page):

@@ -4,7 +4,7 @@ import re
 
 
 class Fault(Exception):
-    """What makes a manual impossible; its text names the file, and the line where there is one."""
+    """An error in the sources of the manual. Its text names the file and, if known, the line."""
 
 
 _LITERAL = re.compile(r'"(?:[^"\\\n]|\\.)*"')
@@ -16,7 +16,7 @@ def unquote(literal):
 
 
 class Row:
-    """One row: its macro's name, its arguments (texts without their quotes, everything else as it is written)."""
+    """A row: the name of its macro, and its arguments (strings without their quotes, everything else as written)."""
 
     def __init__(self, path, line, name, arguments):
         self.path, self.line, self.name, self.arguments = path, line, name, arguments
@@ -26,7 +26,7 @@ class Row:
 
 
 def _blank(text):
-    """The same text with comments and preprocessor lines as blanks, so that lines keep their numbers."""
+    """Returns the text with blanks in place of comments and preprocessor lines, so that lines keep their numbers."""
     def blank(match):
         return re.sub(r"[^\n]", " ", match.group())
     text = re.sub(r'"(?:[^"\\\n]|\\.)*"|/\*.*?\*/',
@@ -35,7 +35,7 @@ def _blank(text):
 
 
 def _argument(text):
-    """A text without its quotes, put together where it is written in parts; None for NULL; other things as written."""
+    """Returns an argument: a string without its quotes, its parts joined; None for NULL; or what is written."""
     text = text.strip()
     if text.startswith('"'):
         rest = _LITERAL.sub("", text).strip()
@@ -46,7 +46,7 @@ def _argument(text):
 
 
 def _arguments(text, start):
-    """The arguments from the parenthesis at start, and where they end."""
+    """Returns the arguments in the parentheses that open at start, and the position after them."""
     arguments, depth, at, first = [], 0, start, start + 1
     while at < len(text):
         literal = _LITERAL.match(text, at)
@@ -69,7 +69,7 @@ def _arguments(text, start):
 
 
 def read(path, **columns):
-    """The rows of a table, in order. columns: for each macro that may be there, how many arguments it takes (None: any)."""
+    """Returns the rows of a table in order. columns: the macros that may occur, with their argument counts (None: any)."""
     with open(path, encoding="utf-8") as file:
         text = _blank(file.read())
     rows, at = [], 0
