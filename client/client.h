@@ -93,7 +93,7 @@ struct tma_region {
 	/* address of the region's first byte in this process, under which a range set of the client has it;
 	 * 0: none */
 	uint64_t address;
-	/* the launcher's id of the memory at here_address; 0: the launcher has not been told of it */
+	/* the launcher's id (launch.c) of the memory at here_address; 0: the launcher does not know of it */
 	uint64_t here;
 	uint64_t here_address;
 	struct file_identity file; /* Its inode is 0 unless tma_region_from_host_ptr made the region. */
@@ -707,7 +707,7 @@ int table_param(tma_client *client, const tma_table *table, const char *name, ui
 /* Prepares a table on the current connection, for the first time or again. */
 int table_prepare(tma_table *table, int64_t deadline);
 
-/* Removes a region that is about to be freed from all tables. */
+/* Removes a region from all tables, because it is about to be freed. */
 void client_forget_region(tma_client *client, const tma_region *region);
 
 void client_free_tables(tma_client *client);
@@ -861,7 +861,7 @@ int region_share_here(tma_client *client, enum region_kind kind, const void *ptr
 
 /* ---- region_parts.c -------------------------------------------------------------------------------- */
 
-/* Does what region_register does, for a region whose chunks are told to the service one by one. */
+/* Does what region_register does, for a region whose chunks the service is told of one by one. */
 int region_register_parts(tma_region *region, int64_t deadline);
 
 /* Returns the region's device for a message; an empty name if it is unknown. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents: the tree of a reply in a single allocation, nodes first and texts behind them, so that freeing
+/* Documents: the tree of a reply in a single allocation, first the nodes and then the texts, so that freeing
  * the root frees everything and no tree is ever half built. The frame scan limits the depth of a reply. */
 #include "client.h"
 

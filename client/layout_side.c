@@ -2,8 +2,8 @@
 /* One side of a conversion between KV caches: checks its sizes and its part, and derives strides and a tensor
  * from them.
  *
- * The heads are what makes this more than a table. A rank of a tensor-parallel model has only some of them,
- * and a layout may put them into groups, so that a range of heads has two strides.
+ * Heads are what makes this more than a table of strides. A rank of a tensor-parallel model has only some of
+ * the heads, and a layout may put them into groups, so that a range of heads has two strides.
  */
 #include "layout.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registers regions of several allocations. The service gets those that it does not know as descriptors, and
- * the others as parts of regions that contain them.
+/* Registers regions of several allocations. Allocations that the service does not know yet are sent as
+ * descriptors. The others are named as parts of regions that contain them.
  *
  * A message brings only as many descriptors as the kernel passes at once. If there are more, the first ones
  * are registered in advance as groups: temporary regions of the call, which the final region refers to, and

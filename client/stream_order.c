@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has a service do requests in the order of the program's CUDA streams.
+/* Makes a service run requests in the order of the program's CUDA streams.
  *
  * Each request has a pair of words in memory that the service, the devices and this process share. The stream
  * writes `come` when it reaches the request, and the request waits for that value. The service writes `done`
@@ -9,10 +9,10 @@
  *
  * A request that fails sets no signal. Each one is therefore followed by a closing request without items. It
  * signals `done` whatever became of the request before it, because the requests of a connection run in order.
- * When the connection ends, a thread notices it and sets every `done` beyond all numbers. Each connection has
- * words of its own, because the service may still write to those of an earlier connection while it finishes
- * that connection's requests. Words stay mapped until the streams have passed all requests that use them, or
- * forever if that is not known.
+ * When the connection ends, a thread notices this and sets every `done` to a value beyond all request
+ * numbers. Each connection has words of its own, because the service may still write to those of an earlier
+ * connection while it finishes that connection's requests. Words stay mapped until the streams have passed
+ * all requests that use them, or forever if that is not known.
  */
 #include "client.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions that the programs tmad and tmactl both need, and no library contains. The functions are inline
+/* Functions that both programs, tmad and tmactl, need and that no library contains. The functions are inline
  * because the daemon shares no object file with programs that only link the library. */
 #ifndef PROTO_PROGRAM_H
 #define PROTO_PROGRAM_H
@@ -30,7 +30,7 @@ static inline void standard_fds_hold(void)
 
 /* ---- A socket of the user's own ------------------------------------------------------------------------ */
 
-#define OWN_SOCKET_BYTES 108 /* room for a socket's path with its terminator */
+#define OWN_SOCKET_BYTES 108 /* size of a buffer for a socket's path and its terminator */
 
 /* Returns whether this process may create a socket at the path, which is shorter than OWN_SOCKET_BYTES. An
  * abstract socket needs no directory. */

@@ -46,7 +46,7 @@ int error_set(struct error *err, int status, const char *format, ...) __attribut
 
 /* ---- Foreign text -------------------------------------------------------------------------------------- */
 
-/* room for a quotation that leaves enough of an error message for the sentence around it */
+/* size of a buffer for a quotation, which leaves enough of an error message for the sentence around it */
 #define TEXT_QUOTE_SIZE 48
 
 /* Returns the suffix of a plural: "" if n is 1, otherwise "s". */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engines of this process, and streams of them for sessions. The first session opens the CPU's engine,
- * which stays until the process ends. A child of fork opens one of its own, because it does not have its
- * parent's threads. Engines of CUDA contexts are for streams of the program's own (kernels/engine.h).
+/* The engines of this process, and the streams on which sessions use them. The first session opens the CPU's
+ * engine, which stays until the process ends. A child of fork opens one of its own, because it does not have
+ * its parent's threads. Engines of CUDA contexts serve the program's own streams (kernels/engine.h).
  *
  * Only one thread at a time may submit jobs to an engine, or reap those that have ended. For the CPU's
  * engine, that is the thread that holds the lock in engine.c. Small moves run within that call, on the
@@ -44,7 +44,7 @@ void local_stream_close(struct local_stream *stream);
  * In a forked child, a stream of the CPU's engine is first opened anew. */
 struct engine *local_stream_engine(struct local_stream *stream, struct error *err);
 
-/* Returns the CPU's engine in the same way, even while the session has a stream of the program's. */
+/* Returns the CPU's engine in the same way, even while the session uses one of the program's streams. */
 struct engine *local_stream_here(struct local_stream *stream, struct error *err);
 
 struct local_job {

@@ -44,7 +44,8 @@ static struct local_items *items_new(uint32_t n)
 	return NULL;
 }
 
-/* Sets the status of an item, and keeps its error if there is room for the message. */
+/* Sets the status of an item, and keeps its error if the message fits into what is left of
+ * items->sentences. */
 static void keep_error(struct local_items *items, uint32_t i, const struct error *error)
 {
 	const size_t len = strlen(error->message);

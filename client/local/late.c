@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Late requests: those that wait for points, and all that move something after them. They run in order in a
+/* Late requests: those that wait for points, and all later ones that move something. They run in order in a
  * session of their own, on a thread that the first of them starts. The program's thread adds them, takes
  * their replies, and cancels those that have not started.
  *

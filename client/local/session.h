@@ -3,8 +3,9 @@
  * the methods.
  *
  * A session runs requests on the thread that calls it. Once a request has to wait for a point, the session
- * has a second one behind it, whose own thread runs that request and those that come after it (late.c). Both
- * use the same objects, and share nothing else.
+ * opens a second session, whose own thread runs that request and those that come after it (late.c). The two
+ * sessions use the same objects, and share nothing else. The door is the table of functions by which
+ * libtmaclient calls this library (door.h).
  */
 #ifndef CLIENT_LOCAL_SESSION_H
 #define CLIENT_LOCAL_SESSION_H
@@ -123,7 +124,7 @@ typedef int local_method(struct local_session *session, const union params *para
 int local_session_new(struct local_session **ret, struct local_objects *objects, struct error *err);
 void local_session_free(struct local_session *session);
 
-/* Runs a request, as `run` of the door does. */
+/* Implements `run` of the door. */
 int local_session_run(struct local_session *session, enum method_id method, const union params *params,
                       union local_result *ret, struct error *err);
 
@@ -220,7 +221,7 @@ static inline void local_count_move(struct local_session *session, enum family f
 }
 
 /* Counts the latency of a request: the engine's time, because nothing is queued here. It is unknown for
- * requests that are launched into a stream of the program's. */
+ * requests that are launched into one of the program's streams. */
 static inline void local_count_latency(struct local_session *session, uint64_t ns)
 {
 	if (!session->stream.device || session->stream.is_awaited)

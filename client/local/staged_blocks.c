@@ -151,7 +151,7 @@ static int change_sides(struct local_staged_blocks *ret, const struct request_of
 	return 0;
 }
 
-/* Makes the lists of both sides in ret->words. The space behind them is for the request's own list, which is
+/* Makes the lists of both sides in ret->words. The space after them is for the request's own list, which is
  * fetched if it is not in host memory. */
 static int change_list(struct local_staged_blocks *ret, const struct request_of *of, struct error *err)
 {

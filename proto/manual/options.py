@@ -33,7 +33,7 @@ def _setting(name, value, text):
 
 class Options:
     def options(self):
-        """Returns [(name, argument, what it does, default, whether the file may have it, whether it is reloaded)]."""
+        """Returns [(name, argument, what it does, default, whether the file may have it, whether reloads apply it)]."""
         rows = tables.read(self.path(OPTIONS), OPTION=6)
         return [(row.arguments[1], row.arguments[2], *_split(row.arguments[3]), row.arguments[4] == "FILE",
                  row.arguments[5] == "RELOAD") for row in rows]

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts between MessagePack and the structs of schema.h by their field tables, and packs single items at
- * the end of a buffer with msgpack-c. For rpc.c, the library's launches, and tests. */
+ * the end of a buffer with msgpack-c. Used by rpc.c, by the library's launches (client/launch.c) and by
+ * tests. */
 #ifndef PROTO_WIRE_CODEC_H
 #define PROTO_WIRE_CODEC_H
 

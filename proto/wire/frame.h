@@ -73,9 +73,9 @@ void buffer_truncate(struct buffer *b, size_t len);
 #define FRAME_MAX_DEPTH 16
 
 struct frame_limits {
-	size_t bytes;   /* maximum number of bytes of a message */
-	uint32_t depth; /* maximum number of containers within each other, including the outermost; <=
-	                   FRAME_MAX_DEPTH */
+	size_t bytes; /* maximum number of bytes of a message */
+	/* maximum nesting depth of containers, counting the outermost one; at most FRAME_MAX_DEPTH */
+	uint32_t depth;
 	/* maximum number of elements that the headers of all arrays and maps of a message declare together; a
 	 * pair of a map counts as 2 */
 	uint64_t elements;

@@ -19,7 +19,7 @@
 
 #define RING "ring" /* the only notification that the service accepts */
 #define DONE "done" /* the only notification that the service sends */
-#define ENDS "ends" /* key in the details of an error */
+#define ENDS "ends" /* key in the details of an error after which the service closes the connection */
 
 enum rpc_type { RPC_TYPE_REQUEST = 0, RPC_TYPE_REPLY = 1, RPC_TYPE_NOTIFICATION = 2 };
 

@@ -50,7 +50,7 @@ ssize_t socket_receive(int sock, void *data, size_t len, int *fds, size_t *ret_n
 	return message.msg_flags & MSG_CTRUNC ? -EMSGSIZE : n;
 }
 
-/* The control buffer has room for at most SOCKET_MAX_FDS descriptors, and so does fds. */
+/* The control data contains at most SOCKET_MAX_FDS descriptors, and fds must have room for as many. */
 static size_t take_fds(struct msghdr *message, int *fds)
 {
 	size_t n_fds = 0;

@@ -22,8 +22,8 @@ struct socket_peer {
 
 /* Returns the number of bytes read (0: the peer has closed), or a negative errno. Sets *ret_n_fds to the
  * number of descriptors in fds[SOCKET_MAX_FDS], which are close-on-exec and which the caller closes.
- * -EMSGSIZE: the control data was truncated (MSG_CTRUNC). The descriptors that arrived are then the caller's
- * to close, too, at a place where that may block. */
+ * -EMSGSIZE: the control data was truncated (MSG_CTRUNC). The caller must close the descriptors that arrived
+ * in that case, too, where it may block. */
 ssize_t socket_receive(int sock, void *data, size_t len, int *fds, size_t *ret_n_fds);
 
 /* Returns the number of bytes sent, or a negative errno. The descriptors go with the first byte; the caller
