@@ -19,8 +19,8 @@ struct chunk *chunk_new(const struct device_span *span, int fd)
 	return chunk;
 }
 
-/* Marks the chunks that overlap the span as no longer current, because their memory was freed, except the
- * chunk of the span's own allocation. Returns whether there were any. */
+/* Marks the chunks that overlap the span, except that of the span's own allocation, as no longer current,
+ * because their memory was freed. Returns whether there were any. */
 static bool forget_others(tma_client *client, const struct device_span *span)
 {
 	struct range_set *set = &client->chunks;

@@ -218,8 +218,8 @@ void region_forget_range(tma_region *region)
 	region->address = 0;
 }
 
-/* Finds a range that contains all of the bytes, or returns NULL. On the way, removes regions from the range
- * sets whose host memory is no longer what was registered, and sets *ret_stale to true if there are any. */
+/* Finds a range that contains all of the bytes, or returns NULL. If the search meets regions of host memory
+ * that is no longer what was registered, it removes them from the range sets and sets *ret_stale to true. */
 static const struct range *find(tma_client *client, uint64_t start, size_t size, bool *ret_stale)
 {
 	const struct range *range;

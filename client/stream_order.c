@@ -186,7 +186,7 @@ static void free_words(const tma_client *client, struct stream_order *order)
 		munmap(order->words, WORDS_BYTES);
 }
 
-/* Detaches the words, if they have a region, from that region, so that releasing it does not unmap them. */
+/* Detaches the words from their region, so that releasing the region does not unmap them. */
 static void keep_words(struct stream_order *order)
 {
 	if (order->region)

@@ -73,8 +73,8 @@ static wide magnitude(wide x)
 }
 
 /* Adds the dimensions of a layout, in bytes, as terms of a sum; sign -1 subtracts the layout. Terms count up
- * from zero even if strides are negative, so their sum is too large by a constant. Returns that constant, the
- * least value of the layout's sum, which the caller adds to the sum of the terms. */
+ * from zero even if strides are negative. Returns the least value of the layout's sum, which the caller must
+ * add to the sum of the terms. */
 static wide add_layout(struct equation *e, const struct tensor_layout *layout, int sign)
 {
 	wide origin = 0;

@@ -252,7 +252,7 @@ static void leave_to_parent(struct local_late *late)
 }
 
 /* Returns the session's late requests, or NULL if there were none. Ends those that a forked child has
- * inherited from its parent, because their thread runs only there. */
+ * inherited from its parent, because only the parent has the thread that runs them. */
 static struct local_late *late_of(struct local_session *session)
 {
 	struct local_late *late = session->late;

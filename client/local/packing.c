@@ -187,7 +187,7 @@ static struct boxes boxes_of(const struct local_packed *packed, uint64_t limit)
 	return ret;
 }
 
-/* Returns how many indices of dimension boxes->dim box i has. */
+/* Returns the extent of box i along dimension boxes->dim. */
 static int64_t box_extent(const struct boxes *boxes, uint64_t i)
 {
 	const int64_t from = (int64_t)(i % boxes->n_along) * boxes->per;

@@ -88,8 +88,8 @@ static int reach(const struct local_session *session, uint64_t region, const str
 	              : local_check_reach(session, place, name, err);
 }
 
-/* Sets *ret to the address of a word as whoever waits for it or signals it knows it: the device of the
- * stream, if there is one, otherwise this process. */
+/* Sets *ret to the address of a word. If there is a stream, this is the address by which the stream's device
+ * knows the word, otherwise that in this process. */
 static int find_address(const struct local_session *session, uint64_t region, uint64_t offset,
                         const char *name, uint64_t *ret, struct error *err)
 {

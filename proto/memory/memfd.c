@@ -160,8 +160,8 @@ int memfd_fill(const struct memfd_fill *fill)
 	return at < end ? -EOPNOTSUPP : 0;
 }
 
-/* Makes a huge page of each aligned HUGE_PAGE_BYTES within [start, end). Nothing of them may be present
- * before. MADV_COLLAPSE works even if shmem_enabled is "never", but only around a page that is present.
+/* Makes a huge page of each aligned range of HUGE_PAGE_BYTES within [start, end). None of their pages may be
+ * present yet. MADV_COLLAPSE works even if shmem_enabled is "never", but only around a page that is present.
  * Returns false if the kernel provides no more huge pages. */
 static bool make_huge(uintptr_t start, uintptr_t end, size_t page)
 {
