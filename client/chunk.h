@@ -25,8 +25,8 @@ struct chunk {
 	uint64_t home_at;        /* offset of the chunk in the memory of home, bytes */
 };
 
-/* Creates a chunk with one reference. Takes over fd (-1: none). Returns NULL if out of memory, and then
- * closes fd. */
+/* Creates a chunk for the allocation that span describes, with one reference. Takes over fd (-1: none).
+ * Returns NULL if out of memory, and then closes fd. */
 struct chunk *chunk_new(const struct device_span *span, int fd);
 
 /* Returns the client's chunk for the allocation, with a reference for the caller, and creates it if

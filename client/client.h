@@ -410,7 +410,8 @@ void local_close(tma_client *client);
 /* Loads libtma-local and sets client->door. Returns 0, or UNSUPPORTED with err. */
 int local_find_door(tma_client *client, struct error *err);
 
-/* Registers the region with the session, as the memory at address. */
+/* Registers the region with the session of a "local:" client, as the memory at address. Returns 0 or the last
+ * error. */
 int local_register(tma_region *region, const void *address);
 
 /* Returns whether the client is a "local:" one and nothing has to happen before its next request: all is
@@ -504,7 +505,7 @@ void stream_order_free(tma_client *client);
 
 /* ---- io.c ------------------------------------------------------------------------------------------ */
 
-/* Closes the connection. Every request under way ends with this error. */
+/* Closes the connection. Every request under way ends with this status and message. */
 void client_break(tma_client *client, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -693,7 +694,7 @@ struct plan_run {
 /* Returns the call of a run. run must live as long as the call. */
 struct call call_of_run(const struct plan_run *run, const struct tma_order *order);
 
-/* Prepares a plan on the current connection, for the first time or again. */
+/* Prepares a plan on the current connection, for the first time or again. Returns 0 or the last error. */
 int plan_prepare(tma_plan *plan, int64_t deadline);
 
 void client_free_plans(tma_client *client);
@@ -704,7 +705,7 @@ void client_free_plans(tma_client *client);
  * belongs to another client or is lost. */
 int table_param(tma_client *client, const tma_table *table, const char *name, uint64_t *ret);
 
-/* Prepares a table on the current connection, for the first time or again. */
+/* Prepares a table on the current connection, for the first time or again. Returns 0 or the last error. */
 int table_prepare(tma_table *table, int64_t deadline);
 
 /* Removes a region from all tables, because it is about to be freed. */
@@ -762,7 +763,7 @@ struct host_file {
 };
 int host_file_make(tma_client *client, size_t size, struct host_file *ret);
 
-/* Makes a host_file and makes it the region's memory. */
+/* Makes a host_file and makes it the region's memory. Returns 0 or the last error. */
 int region_make(tma_region *region);
 
 /* Allocates the pages that a registered file lacks in the region's range. Returns 0 or the last error. */
@@ -774,7 +775,8 @@ void region_widen(const struct stat *st, uint64_t *start, uint64_t *end);
 
 /* ---- region.c -------------------------------------------------------------------------------------- */
 
-/* Creates a region that the service does not know of yet, and links it into the client's list. */
+/* Creates a region that the service does not know of yet, and links it into the client's list. Returns 0 or
+ * the last error. */
 int region_new(tma_client *client, size_t size, tma_region **ret);
 
 /* Unmaps and frees the region without telling the service. */
@@ -787,7 +789,7 @@ void client_free_regions(tma_client *client);
  * for it. Returns 0, or the last error if it belongs to another client or is lost. */
 int region_param(tma_client *client, tma_region *region, const char *name, uint64_t *ret);
 
-/* Checks the reserved members of a place, which errors call `name`. */
+/* Checks the reserved members of a place, which errors call `name`. Returns 0 or the last error. */
 int place_check(tma_client *client, const struct tma_place *place, const char *name);
 
 /* Encodes a place, which errors call `name`. The place must have a region, except on "local:" and in
@@ -855,7 +857,7 @@ int region_finish(tma_region *region, tma_region **ret);
  * Asks the kernel only for regions of tma_region_from_host_ptr whose mapping the program may remove. */
 bool region_is_mapped(const tma_region *region, uint64_t start, size_t size);
 
-/* Makes memory of this process a region of a "local:" client. */
+/* Makes memory of this process a region of a "local:" client. Returns 0 or the last error. */
 int region_share_here(tma_client *client, enum region_kind kind, const void *ptr, size_t size, unsigned flags,
                       tma_region **ret);
 

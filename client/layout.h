@@ -69,9 +69,9 @@ struct kv_groups {
 int kv_groups_of(struct kv_groups *ret, const struct kv_side *dst, const struct kv_side *src,
                  struct error *err);
 
-/* Makes *ret the tensor of what a side moves. `without` is a mask (1 << KV_BLOCK, ...) of dimensions to leave
- * out; the tensor is then that of their first entry. strides must have room for TMA_MAX_RANK entries, and
- * *ret points to it. */
+/* Makes *ret the tensor of what a side moves, with its heads divided by groups (kv_groups_of). `without` is a
+ * mask (1 << KV_BLOCK, ...) of dimensions to leave out; the tensor is then that of their first entry. strides
+ * must have room for TMA_MAX_RANK entries, and *ret points to it. */
 void kv_tensor(const struct kv_side *side, const struct kv_groups *groups, unsigned without, int64_t *strides,
                struct tma_tensor *ret);
 

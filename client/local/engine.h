@@ -68,7 +68,8 @@ int local_stream_run(struct local_stream *stream, struct local_job *job, struct 
 /* Runs a job to its end on the CPU's engine. The caller must have called local_stream_here before. */
 int local_stream_run_here(struct local_stream *stream, struct local_job *job, struct error *err);
 
-/* Sets the counts of the caches of the CPU's engine since it was opened. */
+/* Sets *plans and *maps to the counts of the CPU engine's caches of plans and of tensor maps, since it was
+ * opened. */
 void local_engine_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps);
 
 /* Returns how often the plan has run, on any thread. */

@@ -135,9 +135,9 @@ struct local_asked {
 	enum completion completion;
 };
 
-/* Appends the answer to a request that was run: its result or, unless failed is NULL, the error. is_queued
- * tells whether "queued" has been sent already, so that only the end is to be reported. Returns 0 or
- * NO_MEMORY. */
+/* Appends the answer to a request that was run to replies: its result or, unless failed is NULL, the error.
+ * is_queued tells whether "queued" has been sent already, so that only the end is to be reported. Returns 0
+ * or NO_MEMORY. */
 int local_session_answer(const struct local_asked *asked, bool is_queued, const union local_result *result,
                          const struct error *failed, struct buffer *replies);
 
@@ -256,11 +256,12 @@ int local_check_reach(const struct local_session *session, const struct tensor_p
                       struct error *err);
 
 /* Finds the place of a tensor and checks that the device of the stream reaches it. If the call waits,
- * ordinary host memory is accepted as well (staging.h). */
+ * ordinary host memory is accepted as well (staging.h). Returns 0, or a negative status with err. */
 int local_place_tensor(const struct local_session *session, const struct msg_tensor *tensor, bool is_written,
                        const char *name, struct tensor_place *ret, struct error *err);
 
-/* Finds the places of all tensors of a transform. */
+/* Finds the places of all tensors of a transform, each as local_place_tensor does. Returns 0, or a negative
+ * status with err. */
 int local_places(const struct local_session *session, const struct msg_transform *t,
                  struct request_places *ret, struct error *err);
 
@@ -299,7 +300,8 @@ bool local_is_on_device(uint64_t address);
 void *local_context(void);
 void local_enter(void *context);
 
-/* Adds the counts of the caches of all engines of CUDA contexts in this process. */
+/* Adds to *plans and *maps the counts of the caches of plans and of tensor maps of all engines of CUDA
+ * contexts in this process. */
 void local_device_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps);
 
 /* Returns whether the tensor lies in memory of a device and no stream is in use yet, so that the request has

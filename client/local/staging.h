@@ -48,7 +48,8 @@ int local_check_all_reach(const struct local_session *session, const struct msg_
  * `packed` says. */
 void local_use_copy(struct msg_tensor *tensor, uint64_t copy, const struct local_packed *packed);
 
-/* Begins without any copies. The caller has to call local_staging_end. */
+/* Begins without any copies. host_threads limits the threads that pack chunks (0: no limit). The caller has
+ * to call local_staging_end. */
 void local_staging_init(struct local_staging *staging, struct local_session *session, uint64_t host_threads);
 
 /* Makes copies of those of the transform's tensors that need one, and changes the transform to use the
@@ -57,8 +58,8 @@ void local_staging_init(struct local_staging *staging, struct local_session *ses
 int local_stage_tensors(struct local_staging *staging, struct msg_transform *t,
                         const struct request_places *places, bool has_sides, struct error *err);
 
-/* Makes a copy of blocks in host memory, and sets *ret to its address. name is what errors call the
- * blocks. */
+/* Makes a copy of blocks in host memory, and sets *ret to its address. If is_written is true, the blocks are
+ * copied back at the end, not in at once. name is what errors call the blocks. */
 int local_stage_blocks(struct local_staging *staging, const struct local_packed_blocks *packed,
                        bool is_written, const char *name, uint64_t *ret, struct error *err);
 

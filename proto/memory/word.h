@@ -21,8 +21,8 @@ static inline bool word_has_come(uint64_t word, uint64_t value)
  * waiters. Preserves errno and may be called from a signal handler. */
 void word_signal(uint64_t *word, uint64_t value);
 
-/* Waits until the point is reached. Returns false if it is not by deadline_ms, a time of the monotonic clock
- * in milliseconds; -1: no deadline. */
+/* Waits until *word has reached value, and returns true. Returns false if it has not by deadline_ms, a time
+ * of the monotonic clock in milliseconds (-1: no deadline). */
 bool word_wait(const uint64_t *word, uint64_t value, int64_t deadline_ms);
 
 /* Does the same, but also returns false once *stops is true, at the end of a sleep. */

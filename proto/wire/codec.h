@@ -144,7 +144,8 @@ int codec_decode_entry(const void *objects, uint32_t i, const char *field, const
  * is set. Returns 0, or STATUS_NO_MEMORY with part of the map appended. */
 int codec_encode(struct buffer *b, const struct message *message, const void *value);
 
-/* Does the same for an array of maps. */
+/* Appends an array of such maps in the same way: one for each item of the list, a struct of the message
+ * inner. */
 int codec_encode_list(struct buffer *b, const struct message *inner, const struct message_list *list);
 
 /* Writes a description of an object, such as "a boolean" or "-5", to text, for errors that say what was found

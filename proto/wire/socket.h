@@ -20,14 +20,14 @@ struct socket_peer {
 	gid_t gid;
 };
 
-/* Returns the number of bytes read (0: the peer has closed), or a negative errno. Sets *ret_n_fds to the
- * number of descriptors in fds[SOCKET_MAX_FDS], which are close-on-exec and which the caller closes.
- * -EMSGSIZE: the control data was truncated (MSG_CTRUNC). The caller must close the descriptors that arrived
- * in that case, too, where it may block. */
+/* Receives at most len bytes, and the descriptors that come with them. Returns the number of bytes (0: the
+ * peer has closed), or a negative errno. Sets *ret_n_fds to the number of descriptors in fds[SOCKET_MAX_FDS],
+ * which are close-on-exec and which the caller closes. -EMSGSIZE: the control data was truncated
+ * (MSG_CTRUNC). The caller must close the descriptors that arrived in that case, too, where it may block. */
 ssize_t socket_receive(int sock, void *data, size_t len, int *fds, size_t *ret_n_fds);
 
-/* Returns the number of bytes sent, or a negative errno. The descriptors go with the first byte; the caller
- * keeps its own. */
+/* Sends data[len] and n_fds descriptors, which go with the first byte; the caller keeps its own. Returns the
+ * number of bytes sent, or a negative errno. */
 ssize_t socket_send(int sock, const void *data, size_t len, const int *fds, size_t n_fds);
 
 /* Size of a path with its terminator. A path is the name of a socket's file, or "@NAME" for the abstract
