@@ -3,9 +3,9 @@
  * plans. One thread at a time uses a client, so nothing here is locked; members that any thread may read are
  * atomic.
  *
- * A request lives in a slot of client->requests, which is reused, so that calls allocate nothing once that
- * array has grown. Its msgid holds the slot and the low half of the slot's generation, which counts the
- * requests that the slot has held; its ticket holds the slot and the whole generation. A request that is
+ * A request lives in a slot of the array client->requests. Slots are reused, so that calls allocate nothing
+ * once the array has grown. Its msgid holds the slot and the low half of the slot's generation, which counts
+ * the requests that the slot has held; its ticket holds the slot and the whole generation. A request that is
  * answered only if it fails (COMPLETION_SIGNAL) gives its slot back as soon as it is queued: its msgid has
  * MSGID_SILENT in place of a slot, and a sequence number in place of a generation. Tickets whose request has
  * ended form a list through their slots, in the order in which they ended, until the program takes them.
@@ -660,9 +660,9 @@ int move_unsent(tma_client *client, int status);
 
 /* ---- order.c --------------------------------------------------------------------------------------- */
 
-/* order_check_waiting checks the order of a call that waits for its reply, order_check_ticket that of a call
- * that returns a ticket in *ret, which must be NULL for TMA_COMPLETION_SIGNAL alone. order may be NULL. Both
- * return 0 or INVALID_ARGUMENT. */
+/* order_check_waiting checks the order of a call that waits for its reply. order_check_ticket checks that of
+ * a call that returns a ticket in *ret; ret must be NULL for TMA_COMPLETION_SIGNAL, and only then. order may
+ * be NULL. Both return 0 or INVALID_ARGUMENT. */
 int order_check_waiting(tma_client *client, const struct tma_order *order);
 int order_check_ticket(tma_client *client, const struct tma_order *order, const tma_ticket *ret);
 

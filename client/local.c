@@ -25,7 +25,8 @@ extern const struct local_door *tma_local_door(void) __attribute__((weak));
 /* ---- The library -------------------------------------------------------------------------------------- */
 
 /* Sets path to the file `name` beside the library or program that contains this code. Returns whether the
- * file exists, or false if that library's own path is not absolute, which is possible for a program. */
+ * file exists. Also returns false if the path of that library or program is not absolute, as that of a
+ * program may be. */
 static bool find_beside(const char *name, char path[PATH_MAX])
 {
 	const struct link_map *library = NULL;

@@ -3,11 +3,11 @@
  *
  * While somebody punches holes into a memfd, whoever touches its pages may sleep. A service therefore touches
  * the files of users that it does not trust with extra care, unless seals prevent punching
- * (region_registered.seal). The library seals a region just before the first request that names it, and never
- * if the program has asked for its descriptor or address before, to share the memory with others. A service
- * whose device uses only sealed memory seals the file by itself (region_registered.must_seal), even if the
- * program shares it. Whether a file is sealed is therefore read from its seals, not from what the library
- * did.
+ * (region_registered.seal). The library seals a region just before the first request that names it. It does
+ * not if the program has asked for the region's descriptor or address before, to share the memory with
+ * others. A service whose device uses only sealed memory seals the file by itself
+ * (region_registered.must_seal), even if the program shares it. Whether a file is sealed is therefore read
+ * from its seals, not from what the library did.
  *
  * Nobody can create a writable mapping of a sealed file. For a later connection, the library therefore copies
  * the bytes to a new file, which takes the place of the sealed one at the same addresses of this process.

@@ -11,8 +11,9 @@
  * signals `done` whatever became of the request before it, because the requests of a connection run in order.
  * When the connection ends, a thread notices this and sets every `done` to a value beyond all request
  * numbers. Each connection has words of its own, because the service may still write to those of an earlier
- * connection while it finishes that connection's requests. Words stay mapped until the streams have passed
- * all requests that use them, or forever if that is not known.
+ * connection while it finishes that connection's requests. Words are unmapped once the streams have passed
+ * all requests that use them. Those of requests that have not been passed when the client is freed stay
+ * mapped forever.
  */
 #include "client.h"
 
@@ -459,8 +460,8 @@ static int send_closing(tma_client *client, struct stream_order *order, const st
 	return 0;
 }
 
-/* Sends the closing request in full. If that fails, the message that may have gone out in part cannot be
- * taken back, so the connection ends, which releases the stream. */
+/* Sends the closing request in full. If that fails, a message may have gone out in part, which cannot be
+ * taken back. The connection then ends, which releases the stream. */
 static void close_request(tma_client *client, struct stream_order *order, const struct call *call,
                           uint64_t number)
 {

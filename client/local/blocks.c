@@ -157,8 +157,8 @@ static int is_read_here(struct local_session *session, const struct tensor_place
 	return r < 0 ? r : home == ENGINE_HOME_HOST;
 }
 
-/* Finds and checks a list that lies in a region. If the device that is to use the list does not reach it, it
- * is read and checked before the call returns, as if it had come in the message. */
+/* Finds and checks a list that lies in a region. A list that the device does not reach is read and checked
+ * before the call returns, as if it had come in the message. */
 static int place_list(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                       struct engine *engine, struct error *err)
 {

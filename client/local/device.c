@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-/* The counts of a session at one engine. Launches and requests that are waited for have separate counts, so
- * that those of a request that is waited for do not contain those of launches that are still under way. They
- * are freed with the session, although the device may still add to them. */
+/* The counts of a session at one engine. Launches and awaited requests are counted separately, so that the
+ * counts of an awaited request do not include launches that are still under way. They are freed with the
+ * session, although the device may still add to them. */
 struct device_counts {
 	struct engine *engine;
 	struct local_counters launched, awaited;

@@ -4,8 +4,8 @@
  * its parent's threads. Engines of CUDA contexts serve the program's own streams (kernels/engine.h).
  *
  * Only one thread at a time may submit jobs to an engine, or reap those that have ended. For the CPU's
- * engine, that is the thread that holds the lock in engine.c. Small moves run within that call, on the
- * caller's thread; a thread that waits for a large move releases the lock meanwhile.
+ * engine, that is the thread that holds the lock in engine.c. Small moves run on the thread that submits
+ * them; a thread that waits for a large move releases the lock meanwhile.
  */
 #ifndef CLIENT_LOCAL_ENGINE_H
 #define CLIENT_LOCAL_ENGINE_H

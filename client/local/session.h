@@ -2,9 +2,9 @@
 /* State and functions that the files of libtma-local share: sessions, the places of a request's tensors, and
  * the methods.
  *
- * A session runs requests on the thread that calls it. Once a request has to wait for a point, the session
- * opens a second session, whose own thread runs that request and those that come after it (late.c). The two
- * sessions use the same objects, and share nothing else. The door is the table of functions by which
+ * A session runs requests on the thread that calls it. When a request has to wait for a point, the session
+ * opens a second session with a thread of its own. That thread runs this request and those after it (late.c).
+ * The two sessions use the same objects, and share nothing else. The door is the table of functions by which
  * libtmaclient calls this library (door.h).
  */
 #ifndef CLIENT_LOCAL_SESSION_H
@@ -165,7 +165,8 @@ bool local_late_cancel(struct local_session *session, uint32_t msgid, bool is_an
 int local_late_take(struct local_session *session, struct buffer *replies, struct error *err);
 bool local_late_await(struct local_session *session, int timeout_ms);
 
-/* Cancels requests that have not started, and waits until the one that has started has ended. */
+/* Cancels the late requests that have not started, waits for the end of the one that has, and stops the
+ * thread. */
 void local_late_free(struct local_session *session);
 
 /* ---- objects.c ------------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory in requests that run on a device, which is allowed in calls that wait. Each tensor that the
- * device does not reach gets a copy in the device's memory while its request runs, and the request is changed
- * to use the copy. Tensors that are read are copied to the device first; those that are written are copied
- * back at the end. */
+/* Host memory in requests that run on a device. Only calls that wait accept it. Each tensor that the device
+ * does not reach gets a copy in the device's memory while its request runs, and the request is changed to use
+ * the copy. Tensors that are read are copied to the device first; those that are written are copied back at
+ * the end. */
 #ifndef CLIENT_LOCAL_STAGING_H
 #define CLIENT_LOCAL_STAGING_H
 
@@ -78,7 +78,8 @@ struct local_staged_blocks {
 	bool scatter;              /* true if `changed` is a scatter, false if it is a gather */
 	bool is_list_changed;
 	int64_t *words; /* the list of the changed request, and that of the copied blocks; owned */
-	/* entries of the original list that were -1, and that were out of range, if is_list_changed */
+	/* if is_list_changed: numbers of entries of the original list that were -1, and that were out of
+	 * range */
 	uint64_t passed, beyond;
 };
 

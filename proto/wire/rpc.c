@@ -109,8 +109,8 @@ static int pack_envelope(struct buffer *b, enum rpc_type type, uint32_t msgid)
 	return r ? r : pack_uint(b, msgid);
 }
 
-/* Keeps what was appended since `before` if r is 0, otherwise removes it and returns NO_MEMORY, because
- * packing fails for no other reason. */
+/* Ends the packing of a message that began when the buffer had `before` bytes. Returns 0 if r is 0. Otherwise
+ * removes what was appended since and returns NO_MEMORY, the only reason for which packing fails. */
 static int finish(struct buffer *b, size_t before, int r)
 {
 	if (!r)

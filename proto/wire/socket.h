@@ -23,7 +23,8 @@ struct socket_peer {
 /* Receives at most len bytes, and the descriptors that come with them. Returns the number of bytes (0: the
  * peer has closed), or a negative errno. Sets *ret_n_fds to the number of descriptors in fds[SOCKET_MAX_FDS],
  * which are close-on-exec and which the caller closes. -EMSGSIZE: the control data was truncated
- * (MSG_CTRUNC). The caller must close the descriptors that arrived in that case, too, where it may block. */
+ * (MSG_CTRUNC). In that case, too, the caller must close the descriptors that arrived, at a place where
+ * closing may block. */
 ssize_t socket_receive(int sock, void *data, size_t len, int *fds, size_t *ret_n_fds);
 
 /* Sends data[len] and n_fds descriptors, which go with the first byte; the caller keeps its own. Returns the
