@@ -40,7 +40,8 @@ int args_type(struct type_arg *ret, const char *name, const char *what, const ch
 int args_shape(int64_t shape[TMA_MAX_RANK], int *ret_rank, const char *text, struct failure *f); /* 64,100 */
 int args_value(struct tma_number *ret, const char *text, struct failure *f); /* 1, -0.5, nan, 1,2 or 1+2j */
 
-/* Parses an option of the group share, which name says: the priority and the resources of requests. */
+/* Parses the value of an option that sets the priority or the resources of requests. name is the option's
+ * name without dashes: priority, multiprocessors or host-threads. */
 int args_share(struct tma_order *ret, const char *name, const char *text, struct failure *f);
 int args_bytes(uint64_t *ret, const char *flag, const char *text, struct failure *f); /* 1.5G */
 

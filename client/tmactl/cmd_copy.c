@@ -62,9 +62,9 @@ static int copy_progress(void *arg, double done, struct failure *f);
 static void copy_print(struct copy *c);
 static void copy_deinit(struct copy *c);
 
-/* Returns whether the array or its scales go to standard output. Looks at argv itself, because a command line
- * that is refused later must not mix messages with an array either. The first operand, SRC, is skipped: there
- * "-" is standard input. */
+/* Returns whether the array or its scales go to standard output. Searches argv before it is parsed, because
+ * even a command line that is refused must not print messages where an array is expected. Skips the first
+ * operand, SRC, for which "-" is standard input. */
 static bool copy_takes_stdout(const struct tmactl *t, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)

@@ -21,7 +21,7 @@
 #include "client/tmactl/terminal/print.h"
 #include "proto/program.h"
 
-#define MAX_OPTIONS 64 /* options of one command and the common options together */
+#define MAX_OPTIONS 64 /* maximum number of a command's own options and the common ones together */
 
 static int next_option(struct tmactl *t, int argc, char **argv);
 
@@ -151,8 +151,8 @@ static int option_of_letter(const struct cmd_row *rows, int letter)
 
 static int next_option(struct tmactl *t, int argc, char **argv)
 {
-	/* "+" stops the scan at the first word that is not an option, which is the command. It is skipped
-	 * once the command is known, because its options may follow its operands. */
+	/* "+" stops the scan at the first word that is not an option, which is the command. The "+" is left
+	 * out once the command is known, because the command's options may follow its operands. */
 	char letters[2 * MAX_OPTIONS + 3] = "+:";
 	struct option options[MAX_OPTIONS + 1] = { 0 };
 	size_t n = add_options(cmd_common, options, 0, letters);
@@ -342,8 +342,9 @@ int tmactl_patience_ms(const struct tmactl *t)
 	return t->timeout_ms >= 0 ? t->timeout_ms : PATIENCE_MS;
 }
 
-/* Lets the client do its work in this process, because there is no service. If libtma-local is not installed,
- * tries the service once more, so that the client's last error says that there is none. */
+/* Lets the client do its work in this process, because there is no service. If libtma-local, which that
+ * needs, is not installed, tries the service once more, so that the client's last error is about the service.
+ * Returns 0, or the negative status with which the service was first tried. */
 static int connect_here(const struct tmactl *t, tma_client *client)
 {
 	static atomic_bool is_said;

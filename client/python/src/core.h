@@ -66,8 +66,8 @@ enum device_type {
 /* A view of another object's memory. It does not change once it is made, and keeps the memory alive. */
 struct py_tensor {
 	PyObject ob_base;
-	/* The object, or the tensor of which this is a part, that keeps the memory. NULL if buffer or managed
-	 * does, or if there is no memory. */
+	/* The object that keeps the memory alive; it may be the tensor of which this one is a part. NULL if
+	 * buffer or managed keeps the memory, or if there is no memory. */
 	PyObject *owner;
 	Py_buffer *buffer; /* the buffer that the view was made of; NULL: none */
 	/* The DLPack struct that the view was made of, whose deleter runs in the end: a
@@ -121,8 +121,8 @@ int parse_u64(PyObject *object, void *ret);
 int parse_u32(PyObject *object, void *ret);
 
 /* These return new references, or NULL with an exception. py_tensor_get returns a Tensor as it is, and makes
- * one of any other object's buffer. py_tensor_of_buffer takes dtype for the elements' type instead of what
- * the buffer's format says, unless it is -1. */
+ * one of any other object's buffer. py_tensor_of_buffer makes a tensor of an object's buffer; its elements
+ * are of type dtype, whatever the buffer's format says, or of the format's type if dtype is -1. */
 struct py_tensor *py_tensor_get(PyObject *object);
 struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype);
 
@@ -195,8 +195,8 @@ struct block;
 
 struct py_client {
 	PyObject ob_base;
-	/* A thread holds streams_lock while it queues work in CUDA streams, and takes it before `lock`. Both
-	 * mutexes detect that the thread which wants one holds it already. */
+	/* A thread holds streams_lock while it queues work in CUDA streams, and takes it before `lock`. A
+	 * thread that locks one of the two mutexes a second time gets an error instead of a deadlock. */
 	pthread_mutex_t streams_lock;
 	/* Protects all members below, except is_local and pid, which never change, and `deferred`, which has
 	 * a lock of its own. */
@@ -213,8 +213,8 @@ struct py_client {
 
 	pthread_mutex_t deferred_lock;
 	struct deferred *deferred;
-	/* An event loop uses the client: destructors only wake it, because a release waits for the service's
-	 * reply, and the loop then calls release_deferred() in another thread. */
+	/* An event loop uses the client. Destructors then only wake the loop, because a release waits for the
+	 * service's reply; the loop has another thread call release_deferred(). */
 	bool is_deferring;
 
 	uint64_t n_pending;
@@ -243,14 +243,14 @@ extern PyType_Spec py_client_spec;
  * closed or belongs to another process. */
 bool py_client_lock(struct py_client *c);
 
-/* Takes the lock as py_client_lock does, for a call that makes a request. If a call that was given up
- * (NO_REPLY) has closed the connection, connects again. */
+/* Takes the lock as py_client_lock does, for a call that makes a request. Connects again if an earlier call
+ * closed the connection when it gave up waiting for a reply (NO_REPLY). */
 bool py_client_enter(struct py_client *c);
 void py_client_unlock(struct py_client *c);
 
-/* Takes streams_lock, which is apart from `lock` because a call that queues work in a stream may block until
- * the device has done some of its work, for which read_replies (streams.c) may need `lock`. Returns as
- * py_client_lock. */
+/* Takes streams_lock. Returns what py_client_lock returns. This lock is separate from `lock` because a call
+ * that queues work in a stream may block until the device has done some of its work, and read_replies
+ * (streams.c) may need `lock` for the device to get on. */
 bool py_client_lock_streams(struct py_client *c);
 
 /* py_client_lock_if_open takes `lock`, py_client_lock_to_close both locks. They return 1, or 0 without a lock
@@ -287,7 +287,8 @@ int py_client_on_interrupt(void *arg);
  * the exception. A call may have succeeded although it was interrupted. */
 int py_client_check(struct py_client *c, int status);
 
-/* Arrays of fewer bytes are moved with the GIL held: taking it again would last as long as the move. */
+/* Arrays of fewer bytes are moved with the GIL held, because to take it again would last as long as to move
+ * them. */
 #define KEEP_GIL_BYTES (64 * 1024)
 
 /* Runs the statement `call` without the GIL. Caller holds the client's lock and the GIL. */
@@ -304,12 +305,13 @@ void py_client_add_pending(struct py_client *c, struct pending *pending);
  * Caller holds the lock. */
 struct pending *py_client_take_forgotten(struct py_client *c);
 
-/* Ends all requests under way of a client that has just been closed: for those that wait for them, with
+/* Ends all requests under way of a client that has just been closed. Whoever waits for one of them gets
  * DISCONNECTED. Caller holds the lock and need not hold the GIL. */
 void py_client_end_pending(struct py_client *c);
 
-/* py_client_take_ended takes the tickets that have ended from the library, and py_client_take_completed notes
- * the end of one that the caller has taken. Caller holds the lock and need not hold the GIL. */
+/* py_client_take_ended takes the completions of all requests that have ended from the library.
+ * py_client_take_completed notes the end of one request, whose completion the caller has taken. Caller holds
+ * the lock and need not hold the GIL. */
 void py_client_take_ended(struct py_client *c);
 void py_client_take_completed(struct py_client *c, const struct tma_completed *completed);
 
@@ -353,10 +355,10 @@ struct py_region {
 
 	struct py_tensor *tensor;
 	Py_buffer *mapping; /* buffer of the mmap that has the registered memory; NULL: not known */
-	/* Address for the device of the same memory, which is then pinned by the CUDA driver. 0 until a
-	 * stream has used the memory as a timeline. */
+	/* The address of the same memory on the device. 0 until a stream has used the memory as a timeline,
+	 * for which the CUDA driver pins it. */
 	uint64_t device_address;
-	struct block *block; /* the block of a slab that is the memory; NULL: the region is its own */
+	struct block *block; /* the block of a slab that holds the memory; NULL: the memory is in none */
 };
 
 extern PyType_Spec py_region_spec;
@@ -369,8 +371,8 @@ struct py_region *py_region_alloc(struct py_client *c);
  * Returns a new reference, or NULL with an exception. */
 PyObject *py_region_create(struct py_client *c, uint64_t size, const char *device, bool is_shared);
 
-/* For destructors: has the region released as soon as possible, and then its size bytes at address unmapped
- * unless address is NULL. */
+/* For destructors: has the region released as soon as possible. After that the size bytes at address are
+ * unmapped, unless address is NULL. */
 void py_region_leave(struct py_client *c, tma_region *region, char *address, uint64_t size);
 
 /* Sets *ret to the place of a tensor's element [0, ..., 0] in a region. Caller holds the lock. Device memory
@@ -383,7 +385,7 @@ int py_region_place(struct py_client *c, const struct py_tensor *t, bool writabl
 /* Called when the module is loaded. Returns 0, or -1 without an exception if memory is exhausted. */
 int slabs_init(void);
 
-/* Returns the memory of a Region object to its slab. Caller holds the GIL. */
+/* Gives the block that was the memory of a Region object back to its slab. Caller holds the GIL. */
 void block_free(struct block *block);
 
 /* Retires all slabs that overlap with this memory: they give out no more blocks. */
@@ -412,7 +414,7 @@ struct py_results {
 	struct py_tensor *scale, *inverse;
 };
 
-/* Scales that the request computes by itself: see struct tma_amax. `is`: it does. */
+/* How the request computes scales from the elements, if `is` is set: see struct tma_amax. */
 struct py_amax {
 	bool is;
 	int64_t block[TMA_MAX_RANK];
@@ -423,7 +425,7 @@ struct py_amax {
 struct py_request {
 	PyObject ob_base;
 	enum py_request_kind kind;
-	struct py_tensor *dst, *src; /* NULL of REQUEST_ITEMS and REQUEST_RESHARD */
+	struct py_tensor *dst, *src; /* NULL in REQUEST_ITEMS and REQUEST_RESHARD */
 
 	/* REQUEST_TRANSFORM, and the transform of each block of REQUEST_BLOCKS. */
 	bool has_perm, has_pads;
@@ -435,7 +437,7 @@ struct py_request {
 	enum tma_cast cast;
 	struct py_operand scale, bias; /* REQUEST_PLAN: tensors or none */
 	struct py_amax amax;
-	struct py_results results; /* tensors that amax, of the request or its plan, writes */
+	struct py_results results; /* written by amax, whether it is the request's own or its plan's */
 
 	struct py_plan *plan;
 
@@ -443,29 +445,29 @@ struct py_request {
 	 * that have all blocks. */
 	bool is_scatter;
 	struct py_tensor *all_dst, *all_src;
-	/* The list of block numbers, or, with two dimensions, of pairs of a block of src and one of dst. It
-	 * is in host memory and sent with the request, or, with is_index_shared, in a region, where the
-	 * service reads it. */
+	/* The list of block numbers or, if it has two dimensions, of pairs of a block of src and a block of
+	 * dst. If is_index_shared is set, the list is in a region, where the service reads it; otherwise it
+	 * is in host memory and is sent with the request. */
 	struct py_tensor *index;
 	bool is_index_shared;
-	int64_t dst_limit, src_limit; /* number of blocks that the side has */
+	int64_t dst_limit, src_limit; /* number of blocks that dst or src has */
 	int64_t dst_step, src_step;   /* bytes from one block to the next */
 
-	/* Layers of blocks, each of which is moved by the whole list. The layers of a side are a tuple of
-	 * tensors, the first of which is all_dst or all_src, or they follow each other in all_dst or all_src
-	 * with a step in bytes. */
+	/* The request may move blocks in several layers, with the same list in each. The layers of a side are
+	 * either a tuple of tensors, the first of which is all_dst or all_src, or parts of all_dst or all_src
+	 * that begin a fixed step in bytes apart. */
 	uint32_t layers;                   /* number of layers; 0: the request has none */
 	PyObject *dst_layers, *src_layers; /* tuples of tensors; NULL: the side has a step */
 	int64_t dst_layer_step, src_layer_step;
 
 	PyObject *further; /* tuple of tensors, the further destinations of REQUEST_TRANSFORM; NULL: none */
 
-	/* A tuple: of REQUEST_ITEMS, of requests, which are transforms and runs of plans; of REQUEST_RESHARD,
-	 * of tensors, the n_destinations destinations first. */
+	/* A tuple. In REQUEST_ITEMS it has requests, which are transforms and runs of plans. In
+	 * REQUEST_RESHARD it has tensors: first the n_destinations destinations, then the sources. */
 	PyObject *items;
 	size_t n_destinations;
-	/* REQUEST_RESHARD: where each of these tensors begins in the global tensor, an index for each
-	 * dimension, one tensor after the other. Owned. */
+	/* REQUEST_RESHARD: the index at which each of these tensors begins in the global tensor. The indices
+	 * follow each other, each with a number for every dimension. Owned. */
 	int64_t *start;
 	int64_t shape[TMA_MAX_RANK]; /* extents of the global tensor, if has_shape */
 	bool has_shape;
@@ -504,8 +506,8 @@ struct resolved {
 int py_request_resolve(struct py_client *c, struct py_request *request, struct resolved *ret);
 void resolved_deinit(struct resolved *r);
 
-/* These run, or submit, a resolved request, and return the library's status. Caller holds the lock and not
- * the GIL. */
+/* resolved_run runs a resolved request to its end; resolved_submit submits it and sets *ret to its ticket.
+ * They return the library's status. Caller holds the lock and not the GIL. */
 int resolved_run(struct py_client *c, const struct py_request *request, struct resolved *r,
                  const struct tma_order *order);
 int resolved_submit(struct py_client *c, const struct py_request *request, struct resolved *r,
@@ -524,7 +526,7 @@ struct pending {
 	struct pending *next_flying;
 	struct pending **link_flying; /* the pointer to this request in the client's list `flying` */
 	/* Keeps the tensors of the request. NULL: it was forgotten while under way, or is a stream's and uses
-	 * no host memory; its end is then only freed. */
+	 * no host memory; this struct is then freed as soon as the request ends. */
 	PyObject *request;
 	const void *of; /* address of the request, for Client.settle to compare; not a reference */
 	/* The object that Client.completed returns with the request's end. None: Client.wait takes the end.
@@ -546,8 +548,9 @@ void pending_free_all(struct pending *first);
 /* The type Ticket. If Client.wait is to take the request's end, the request is forgotten with its Ticket. */
 extern PyType_Spec py_ticket_spec;
 
-/* Reads the keywords of an order for a request in a stream. With a service they may not have points, because
- * the stream has points of its own. Returns 0, or -1 with an exception. */
+/* Reads the keywords of an order for a request in a stream. With a service they must not have points of
+ * timelines (wait, signal), because the stream orders the request by points of its own. Returns 0, or -1 with
+ * an exception. */
 int order_parse_enqueued(const struct py_client *c, PyObject *kwargs, struct tma_order *ret);
 
 /* Reads a number from the argument of that name. Returns 0, or -1 with an exception. */
@@ -618,8 +621,8 @@ struct cuda_stream {
  * exception. */
 int cuda_stream_parse(PyObject *object, struct cuda_stream *ret);
 
-/* If the thread has no current CUDA context, makes the primary context of the device that has the memory at
- * pointer current (0: of device 0). Returns 0, or -1 with an exception. */
+/* Makes sure that the thread has a current CUDA context: if it has none, the primary context of the device
+ * whose memory is at pointer, or of device 0 if pointer is 0. Returns 0, or -1 with an exception. */
 int cuda_enter(uint64_t pointer);
 
 /* Returns the ordinal of the device that has the memory at pointer, or -1 if it is not known. */
@@ -628,9 +631,9 @@ int cuda_device_of(uint64_t pointer);
 /* Returns the primary context of a device, or NULL if there is none. */
 void *cuda_context_of(int device);
 
-/* Makes context the thread's current one. Returns the context that it replaced, which the caller passes to a
- * second call to restore it. Returns NULL if nothing is to be restored: context is NULL, which changes
- * nothing, it was current already, or none was, in which case it stays current. */
+/* Makes context the thread's current one. Returns the context that it replaced; the caller restores that one
+ * with a second call. Returns NULL if there is nothing to restore: context is NULL and nothing was changed,
+ * context was current already, or no context was current before. In the last case, context stays current. */
 void *cuda_switch(void *context);
 
 /* Waits for all work of the current context. Returns false on any error. The caller does not hold the GIL. */
@@ -670,8 +673,8 @@ int stream_launch(struct py_client *c, const struct cuda_stream *stream,
 int launch(struct py_client *c, const struct cuda_stream *stream, struct py_request *q,
            const struct tma_order *order);
 
-/* Waits for all that is on the stream, then runs a request of a client without a service to its end in the
- * stream's context. For requests with memory of the host, which "local:" reaches only in calls that wait.
+/* Waits for all work in the stream, then runs a request of a client without a service to its end in the
+ * stream's context. For requests that use host memory: without a service, only calls that wait can use it.
  * Returns 0, or -1 with an exception. */
 int launch_and_wait(struct py_client *c, const struct cuda_stream *stream, struct py_request *q,
                     const struct tma_order *order);

@@ -79,7 +79,7 @@ typedef struct DLPackExchangeAPI {
 	int (*managed_tensor_from_py_object_no_sync)(void *object, DLManagedTensorVersioned **out);
 	int (*managed_tensor_to_py_object_no_sync)(DLManagedTensorVersioned *tensor, void **out_object);
 	/* Fills *out with memory and sizes that the object keeps, valid until the caller returns control to
-	 * the object's library. The pointer may be NULL. */
+	 * the object's library. This function may be missing (NULL). */
 	int (*dltensor_from_py_object_no_sync)(void *object, DLTensor *out);
 	/* Sets *out_stream to the stream in which the caller works on the device; NULL can be CUDA's legacy
 	 * default stream. */

@@ -38,7 +38,7 @@ struct py_region *py_region_alloc(struct py_client *c)
 	return (struct py_region *)PyErr_NoMemory();
 }
 
-/* The Region object takes over the mapping, because arrays in it outlive the client. */
+/* The Region object takes over the mapping, because arrays in it may outlive the client. */
 PyObject *py_region_create(struct py_client *c, uint64_t size, const char *device, bool is_shared)
 {
 	struct py_region *r = py_region_alloc(c);
@@ -112,8 +112,8 @@ static bool has(const Py_buffer *b, struct extent e)
 }
 
 /* Client.register(tensor, readonly, mapping=None) makes a region of a tensor's memory. mapping is the mmap
- * that has this memory. The region holds its buffer, so that no use of the memory has to ask whether it is
- * still mapped. */
+ * object that has this memory. The region holds that object's buffer, so that no use of the memory has to ask
+ * the kernel whether it is still mapped. */
 PyObject *py_client_register(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -446,8 +446,8 @@ int py_region_place(struct py_client *c, const struct py_tensor *t, bool writabl
 	return 0;
 }
 
-/* Client.is_shared(tensor) returns whether the service reaches the tensor's memory as it is. Device memory
- * counts as shared, because requests register it. */
+/* Client.is_shared(tensor) returns whether a request can use the tensor's memory without copying it to shared
+ * memory first. Device memory counts as shared, because requests register it. */
 PyObject *py_client_is_shared(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;

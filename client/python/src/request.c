@@ -48,7 +48,8 @@ static void py_request_dealloc(PyObject *self)
 /* ---- Parsing --------------------------------------------------------------------------------------- */
 
 /* Returns 1 and sets *ret to the attribute (a new reference), 0 if the object has none, or -1 with an
- * exception. Attributes may run any code, in which a signal's handler may raise an exception. */
+ * exception. To read an attribute may run any code, during which a signal's handler may raise an
+ * exception. */
 static int get_attribute(PyObject *object, const char *name, PyObject **ret)
 {
 	*ret = PyObject_GetAttrString(object, name);
@@ -155,7 +156,8 @@ int number_parse(PyObject *object, const char *name, struct tma_number *ret)
 	return -1;
 }
 
-/* Reads a sequence of n numbers, one for each dimension. Returns 0, or -1 with an exception. */
+/* Reads a sequence of n numbers, one for each dimension, from the argument of that name. Returns 0, or -1
+ * with an exception. */
 static int parse_numbers(PyObject *object, const char *name, int n, int64_t *ret)
 {
 	PyObject *tuple = PySequence_Tuple(object);
@@ -238,8 +240,8 @@ static int parse_operand(PyObject *object, const char *name, struct py_operand *
 	return 0;
 }
 
-/* Reads the conversion. cast == NULL: dst and src have the same element type, and there is neither scale nor
- * bias. */
+/* Reads the conversion. cast is NULL if there is none: dst and src then have the same element type, and scale
+ * and bias are ignored. Returns 0, or -1 with an exception. */
 static int parse_conversion(struct py_request *q, const char *cast, PyObject *scale, PyObject *bias)
 {
 	if (!cast)
@@ -358,8 +360,8 @@ static int parse_side(PyObject *layers, const char *name, PyObject **ret, int64_
 	return -1;
 }
 
-/* Reads the layers of both sides. At least one side is a tuple, whose length is the number of layers. None
- * for both: there are no layers. */
+/* Reads the layers of both sides. At least one of them must be a tuple, whose length is the number of layers.
+ * If both are None there are no layers. Returns 0, or -1 with an exception. */
 static int parse_layers(struct py_request *q, PyObject *dst_layers, PyObject *src_layers)
 {
 	Py_ssize_t n[2];
@@ -383,7 +385,7 @@ static int parse_layers(struct py_request *q, PyObject *dst_layers, PyObject *sr
 /* Request.blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, dst_limit, src_limit,
  * dst_step, src_step, cast=None, scale=None, bias=None, dst_layers=None, src_layers=None) returns a request
  * to move the blocks that an index selects. dst and src are the blocks at the lowest addresses of all_dst and
- * all_src. */
+ * all_src. struct py_request explains the other parameters under the same names. */
 static PyObject *make_blocks(PyObject *type, PyObject *args)
 {
 	PyObject *dst, *src, *perm, *all_dst, *all_src, *index, *scale = Py_None, *bias = Py_None;
@@ -521,7 +523,8 @@ static PyObject *make_items(PyObject *type, PyObject *arg)
 	return (PyObject *)q;
 }
 
-/* Reads the start of each tensor in the global tensor into q->start, which has room for all of them. */
+/* Reads the index at which each tensor starts in the global tensor into q->start, which must be large enough
+ * for all of them. Returns 0, or -1 with an exception. */
 static int parse_starts(struct py_request *q, PyObject *starts)
 {
 	int64_t *at = q->start;
@@ -577,9 +580,10 @@ static int parse_slices(struct py_request *q, PyObject *starts, PyObject *shape)
 	                     q->shape);
 }
 
-/* Request.reshard(tensors, starts, n_destinations, shape) returns a request to put slices of a tensor
- * together from others. The destinations come first in tensors. shape, the extents of the whole tensor, may
- * be None. */
+/* Request.reshard(tensors, starts, n_destinations, shape) returns a request to assemble slices of a global
+ * tensor from other slices of it. tensors are the n_destinations destinations, then the sources. starts has
+ * the index at which each of them begins in the global tensor, and shape, which may be None, the extents of
+ * the global tensor. */
 static PyObject *make_reshard(PyObject *type, PyObject *args)
 {
 	PyObject *tensors, *starts, *shape;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs requests: Client.run waits for the end, Client.submit and Client.wait split the two, and an event loop
- * takes the ends from Client.completed.
+/* Runs requests. Client.run starts a request and waits for its end. Client.submit and Client.wait do these
+ * two steps separately, and an event loop learns from Client.completed which requests have ended.
  *
- * A submitted request is a struct pending. It is in the client's list `flying` while it is under way. When it
- * has ended it moves to the list `ended`, from which one of wait(), completed() and py_client_take_forgotten
- * takes and frees it. The client's lock protects both lists. */
+ * Each submitted request has a struct pending. It is in the client's list `flying` while the request is under
+ * way. When the request has ended it moves to the list `ended`, from which one of Client.wait,
+ * Client.completed and py_client_take_forgotten takes and frees it. The client's lock protects both lists. */
 #include "core.h"
 
 #include <poll.h>
@@ -173,9 +173,10 @@ int resolved_enqueue(struct py_client *c, const struct py_request *q, struct res
 	return TMA_INTERNAL;
 }
 
-/* Waits for a ticket, takes it and sets *ret to its result. Returns the request's status. Caller holds the
- * lock and not the GIL. Takes the ends of requests in streams meanwhile, because the request may be queued
- * behind others that wait for a stream which goes on only then. */
+/* Waits for the end of the request with this ticket and sets *ret to its result. Returns the request's
+ * status. Caller holds the lock and not the GIL. Meanwhile also takes the completions of requests in CUDA
+ * streams: a stream continues after a failed request only when its completion is taken, and this request may
+ * be queued behind others that wait for such a stream. */
 static int wait_ticket(struct py_client *c, tma_ticket ticket, struct tma_result *ret)
 {
 	while (streams_are_pending(c) && !c->is_interrupted) {
@@ -206,8 +207,8 @@ static int run(struct py_client *c, const struct py_request *q, struct resolved 
 	return rc < 0 ? rc : wait_ticket(c, ticket, &result);
 }
 
-/* Client.run(request, stream, **order) runs a request and waits for its end. A stream is only given to a
- * client without a service. */
+/* Client.run(request, stream, **order) runs a request and waits for its end. stream is optional, and only for
+ * a client without a service: the request then runs after all work that is queued in the stream. */
 PyObject *py_client_run(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -327,12 +328,12 @@ struct py_ticket {
 	PyObject ob_base;
 	struct py_client *client;
 	tma_ticket number; /* ticket of the request; 0: nothing was submitted */
-	bool has_token;    /* Client.completed returns the request's end, and the Ticket does not forget it */
+	bool has_token;    /* Client.completed reports the request's end, so the Ticket does not forget it */
 };
 
-/* Ends a request of a client without a service, which would go on moving memory of this process that nobody
- * keeps any more: cancels it or, if it has started, waits for its end. Caller holds the lock and need not
- * hold the GIL. */
+/* Cancels a request of a client without a service or, if the request has started, waits for its end.
+ * Otherwise it would go on moving memory of this process that no object keeps alive any more. Caller holds
+ * the lock and need not hold the GIL. */
 static void end_here(struct py_client *c, struct pending *pending)
 {
 	struct tma_completed completed = { .ticket = pending->ticket, .user = pending };
@@ -343,10 +344,12 @@ static void end_here(struct py_client *c, struct pending *pending)
 	py_client_take_completed(c, &completed);
 }
 
-/* Forgets a request. Caller holds the lock and need not hold the GIL. A request that is under way gives up
- * its objects, because they keep the client alive, and perhaps nobody calls it again to take the end; the
- * service keeps the memory until the request ends. Takes `objects`, which is empty: it carries these
- * references to the list `ended`, where they are dropped. */
+/* Forgets a request: nobody will ask for its end. Caller holds the lock and need not hold the GIL.
+ *
+ * A request that is under way at the service drops its references to Python objects at once. They keep the
+ * client alive, and perhaps no later call on the client would notice the request's end. The service keeps the
+ * memory until then. `objects`, which must be zeroed and is owned by this function from now on, carries the
+ * references to the list `ended`, where py_client_take_forgotten finds them. */
 static void forget(struct py_client *c, tma_ticket ticket, struct pending *objects)
 {
 	struct pending *pending = find_flying(c, ticket);
@@ -385,7 +388,8 @@ static void release(void *arg)
 	free(remains);
 }
 
-/* The Ticket object forgets its request, so that an exception between any two bytecodes loses no request. */
+/* A Ticket that is destroyed forgets its request. So a request cannot stay behind unnoticed if an exception,
+ * which may occur between any two bytecodes, keeps the caller from waiting for it. */
 static void py_ticket_dealloc(PyObject *self)
 {
 	struct py_ticket *ticket = (struct py_ticket *)self;
@@ -425,7 +429,8 @@ PyType_Spec py_ticket_spec = {
 	.slots = py_ticket_slots,
 };
 
-/* Client.submit(request, token, **order) returns a Ticket. */
+/* Client.submit(request, token, **order) submits a request and returns its Ticket. token is the object with
+ * which Client.completed will report the request's end; None: Client.wait takes the end. */
 PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -671,9 +676,9 @@ PyObject *py_client_poll_fds(PyObject *self, PyObject *unused)
 	return Py_BuildValue("iNi", fd, PyBool_FromLong(wants_write), c->wake_fd);
 }
 
-/* Removes the requests with a token other than None from those that have ended, and returns them in their
- * order. Caller holds the lock. Client.wait takes those whose token is None, and nobody asks for those
- * without a token. */
+/* Removes the requests with a token other than None from the list `ended`, and returns them in the order in
+ * which they ended. Caller holds the lock. Leaves those whose token is None, which Client.wait takes, and
+ * those without a token, for which nobody asks. */
 static struct pending *take_all_ended(struct py_client *c)
 {
 	struct pending **at = &c->ended, *taken = NULL, **tail = &taken;
@@ -725,7 +730,7 @@ PyObject *py_client_completed(PyObject *self, PyObject *unused)
 
 		next = pending->next;
 		if (!entry || PyList_Append(list, entry) < 0)
-			PyErr_Clear(); /* out of memory: this end is lost, but the others must not be */
+			PyErr_Clear(); /* out of memory: this entry is lost, but the others must not be */
 		Py_XDECREF(entry);
 		pending_free(pending);
 	}

@@ -23,9 +23,10 @@
 
 #include "client/client.h"
 
-/* The first slab that a client has for a device and a grain has LEAST bytes. Each further one doubles their
- * size, by at most MOST bytes. Block sizes and offsets are multiples of the grain: FINE bytes, or COARSE for
- * arrays of COARSE bytes and more. Arrays of SMALL bytes and more have a region of their own. */
+/* The first slab that a client has for a device and a grain has LEAST bytes. Each further one is as large as
+ * those before it together, but has at most MOST bytes. Block sizes and offsets are multiples of the grain:
+ * FINE bytes, or COARSE for arrays of COARSE bytes and more. Arrays of SMALL bytes and more have a region of
+ * their own. */
 enum {
 	SMALL = 1 << 20,
 	LEAST = 1 << 16,
@@ -33,8 +34,8 @@ enum {
 	FINE = 64,
 	COARSE = 4096,
 	BINS = 72,       /* more than bin_of() returns for MOST bytes with FINE grains */
-	MOST_SEEN = 8,   /* blocks of a bin that find_free looks at, because they may be too small */
-	QUIET = 1 << 16, /* bytes; zeroing more takes so long that other threads should run */
+	MOST_SEEN = 8,   /* maximum number of blocks, maybe too small, that find_free looks at in a bin */
+	QUIET = 1 << 16, /* bytes; zeroing more takes so long that the GIL is released meanwhile */
 };
 
 /* A block of a slab. before and after are its neighbours in the slab; NULL: none. While the block is free,
@@ -100,9 +101,9 @@ int slabs_init(void)
 
 /* ---- Blocks, with the lock ------------------------------------------------------------------------- */
 
-/* Returns the number of the bin for free blocks of this size. Each power of two of grains has four bins. The
- * blocks of a bin have at least as many grains as its number stands for, and fewer than those of the next
- * bin. */
+/* Returns the number of the bin for free blocks of this size. Each bin has the blocks of a range of sizes,
+ * which ends where that of the next bin begins. From 4 grains on, there are four bins between a number of
+ * grains that is a power of two and the next such number. */
 static unsigned bin_of(const struct slab *slab, uint64_t size)
 {
 	const uint64_t grains = size / slab->grain;
@@ -335,8 +336,8 @@ static void zero(char *start, uint64_t size)
 }
 
 /* Client.allocate(size, device=None, zeroed=True) gives memory as create() does, but lets small arrays share
- * regions. Memory that is to be written as a whole is not zeroed before, because the service's cores would
- * have to fetch the zeroed lines from this core's cache. */
+ * regions. zeroed=False is for memory that will be overwritten as a whole: if it were zeroed first, the
+ * service's cores would have to fetch its lines from this core's cache. */
 PyObject *py_client_allocate(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;

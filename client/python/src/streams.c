@@ -28,10 +28,12 @@
 
 enum {
 	MOST_STREAMS = 1024,
-	WORD_STEP = 64, /* bytes from one stream's words to the next's, in the next cache line */
+	WORD_STEP = 64, /* bytes from one stream's words to the next's: a cache line */
 	WORDS_BYTES = MOST_STREAMS * WORD_STEP,
+	/* Maximum number of a client's requests in streams that have not ended. */
 	MOST_PENDING = 256,
-	POLL_MS = 20, /* limits a poll for a reply that another thread's call may read instead */
+	/* Timeout of a poll for a reply, which a call in another thread may have read already. */
+	POLL_MS = 20,
 };
 
 enum end { NOT_ENDED, ENDED, FAILED };
@@ -43,7 +45,7 @@ struct stream {
 	struct cuda_stream cuda;
 	uint64_t last;              /* number of the last request; 0: none */
 	uint64_t ended;             /* all requests up to this number have ended */
-	uint8_t ends[MOST_PENDING]; /* enum end of request n, which is after `ended`, at n % MOST_PENDING */
+	uint8_t ends[MOST_PENDING]; /* at n % MOST_PENDING: the enum end of request n, if n > ended */
 	struct streams *all;
 };
 
@@ -90,8 +92,8 @@ static struct words *words_of(const struct stream *stream)
 	return (struct words *)(void *)(stream->all->words + offset_of(stream));
 }
 
-/* Sets `done` to the number of a request that does not signal itself. The service may have set it to a later
- * number meanwhile, which stays. */
+/* Sets the stream's `done` to the number of a request that will not set it itself. Keeps a later number,
+ * which the service may have set meanwhile. */
 static void signal_done(const struct stream *stream, uint64_t number)
 {
 	_Atomic uint64_t *done = &words_of(stream)->done;
@@ -191,8 +193,8 @@ static int make_words(struct py_client *c, struct streams *all)
 	return 0;
 }
 
-/* Makes new words in place of those that are lost. Caller holds both locks, and no request is between
- * take_number and its submission. The requests that used the old words ended with their connection;
+/* Makes new words in place of those that are lost. Caller holds both locks, and no request may have taken a
+ * number without having been submitted yet. The requests that used the old words ended with their connection;
  * streams_end signals in place of them before the words are replaced. Returns 0, or -1 with an exception. */
 static int replace_words(struct py_client *c, struct streams *all)
 {
@@ -252,8 +254,8 @@ static struct streams *get_streams(struct py_client *c)
 	return all;
 }
 
-/* c->client is NULL before the lock is released for the thread to end, so that no other call can use the
- * client meanwhile. */
+/* Sets c->client to NULL before it releases the lock, which the thread needs in order to end: no other call
+ * can then use the client meanwhile. */
 void streams_free(struct py_client *c)
 {
 	struct streams *all = c->streams;
@@ -348,8 +350,8 @@ static int submit(struct py_client *c, const struct py_request *q, struct resolv
 	return rc < 0 ? rc : resolved_submit(c, q, r, order, &pending->ticket);
 }
 
-/* Takes the stream's next number, which the caller has to end. Caller holds streams_lock. Returns the stream,
- * or NULL with an exception. */
+/* Sets *ret_number to the stream's next number. The caller must submit a request with that number or call
+ * give_up_number. Caller holds streams_lock. Returns the stream, or NULL with an exception. */
 static struct stream *take_number(struct py_client *c, const struct cuda_stream *cuda, uint64_t *ret_number)
 {
 	struct streams *all;
@@ -383,9 +385,9 @@ static void give_up_number(struct py_client *c, struct stream *stream, uint64_t 
 	Py_END_ALLOW_THREADS
 }
 
-/* Has pending keep the request's host memory until the service no longer uses it: a caller that is
- * interrupted before it has waited for the end may free the memory, which would then become another
- * array's. */
+/* Has pending keep the request's host memory until the service no longer uses it. Otherwise a caller that is
+ * interrupted before it has waited for the end could free the memory, and the service would write to whatever
+ * array gets it next. */
 static void keep_request(struct pending *pending, struct py_request *q)
 {
 	Py_INCREF((PyObject *)q);
@@ -393,10 +395,10 @@ static void keep_request(struct pending *pending, struct py_request *q)
 	pending->is_forgotten = true;
 }
 
-/* Submits the request with its number. Caller holds streams_lock. Returns 0, or -1 with an exception; if a
- * signal's handler raised that, the request may be under way all the same. Sets *ret to what became of the
- * request. Takes pending, except with WORDS_LOST, when it returns 0 and the request needs a number of new
- * words. */
+/* Submits the request with its number, and sets *ret to what became of it. Caller holds streams_lock. Returns
+ * 0, or -1 with an exception. If the exception is from a signal's handler, the request may be under way all
+ * the same. Takes ownership of pending, unless *ret is WORDS_LOST: then it returns 0, and the caller has to
+ * call it again with a number of new words. */
 static int submit_numbered(struct py_client *c, struct stream *stream, uint64_t number, struct py_request *q,
                            struct tma_order *order, struct pending *pending, enum submitted *ret)
 {
@@ -450,8 +452,9 @@ static int submit_numbered(struct py_client *c, struct stream *stream, uint64_t 
 	return rc;
 }
 
-/* Queues a signal of word, or a wait for it, in a stream. word is an address for the device. Caller holds
- * streams_lock. May block until the device has done some of its work. Returns 0, or -1 with an exception. */
+/* Queues in a stream either a wait until a word reaches value (is_wait) or a store of value to it. word is
+ * its address on the device. Caller holds streams_lock. May block until the device has done some of its work.
+ * Returns 0, or -1 with an exception. */
 static int queue_point(struct streams *all, const struct cuda_stream *cuda, uint64_t word, uint64_t value,
                        bool is_wait)
 {
@@ -549,8 +552,8 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	Py_RETURN_NONE;
 }
 
-/* Client.synchronize(stream=None) waits for all requests in streams and raises the first error. Only a client
- * without a service waits for that stream alone. */
+/* Client.synchronize(stream=None) waits for the requests in streams and raises the first error. A client with
+ * a service always waits for all of them; one without waits for that stream alone if it is given. */
 PyObject *py_client_synchronize(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;

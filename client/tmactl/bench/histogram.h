@@ -17,8 +17,9 @@ struct histogram {
 
 void histogram_add(struct histogram *h, uint64_t value);
 
-/* Returns a value that at least `percent` of all values do not exceed: the end of the first bar up to which
- * there are so many, but at most the greatest value. Returns 0 if the histogram is empty. */
+/* Returns a value that at least `percent` percent of all values do not exceed. It is the end of a bar, the
+ * first for which this is true, or the greatest value if that is less. Returns 0 if the histogram is
+ * empty. */
 uint64_t histogram_percentile(const struct histogram *h, double percent);
 
 /* histogram_bar() returns the index of the bar that a value belongs to, and histogram_bar_last() the greatest

@@ -31,9 +31,9 @@ struct cast_request {
 	int64_t block[TMA_MAX_RANK];
 };
 
-/* Sets *ret to the element type of the items of the file at path: `as`, the type of --from-dtype, unless it
- * is NULL, otherwise that of the file's header. Refuses big-endian items, a type `as` of another size than
- * the items and, if `as` is NULL, items that the header does not describe as numbers of one of the service's
+/* Sets *ret to the element type of the items of the file at path, whose header is in descr. It is the type of
+ * --from-dtype (`as`) or, if `as` is NULL, the header's type. Refuses big-endian items, a type `as` of
+ * another size than the items and, if `as` is NULL, items that are not numbers of one of the service's
  * types. */
 int cast_source(const struct descr *descr, const enum tma_dtype *as, const char *path, enum tma_dtype *ret,
                 struct failure *f);
@@ -51,10 +51,10 @@ void cast_init(struct cast *ret, const struct cast_args *args, enum tma_dtype fr
 size_t cast_bytes(const struct cast *cast);
 void cast_fill(const struct cast *cast, double *ret);
 
-/* Initializes the operands of a transform whose permuted source has `rank` dimensions, of which `axis` is
- * that of the channels. It has n channels from channel `first` on; step is 1, -1 if they come in reverse
- * order, or 0 if all its elements belong to channel `first`. region holds the lists that cast_fill() has
- * written; NULL if there is none. */
+/* Initializes the operands of a transform whose permuted source has `rank` dimensions. Dimension `axis` is
+ * that of the channels, and has n of them from channel `first` on. step is 1, -1 if they come in reverse
+ * order, or 0 if all elements belong to channel `first`. region holds the lists that cast_fill() has written;
+ * NULL if there are none. */
 void cast_request_init(struct cast_request *ret, const struct cast *cast, tma_region *region, int rank,
                        int axis, int64_t first, int64_t n, int step);
 

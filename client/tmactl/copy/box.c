@@ -380,7 +380,7 @@ static void output_runs(const struct view *view, const int64_t *len, struct box_
 	written_runs(view->rank, view->dst_element, stride, len, ret);
 }
 
-/* Sets *ret to the runs that the scales of an output box that is len[] long have in the file of scales. */
+/* Sets *ret to the runs, in the file of scales, of the scales that belong to an output box len[] long. */
 static void scale_runs(const struct view *view, const int64_t *len, struct box_runs *ret)
 {
 	int64_t stride[BOX_MAX_RANK];

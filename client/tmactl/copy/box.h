@@ -93,8 +93,8 @@ int box_piece_add(struct box_pieces *pieces, struct box_piece piece);
  * Returns 0, or -1 if it runs out of memory. */
 int box_cut_rests(struct box_plan *plan);
 
-/* Adapts a box whose pieces are set to ragged dimensions: if the source ends before the box, its source
- * becomes border; if the output ends before it, is_missing is set. */
+/* Corrects a box, whose pieces must be set, where dimensions are ragged: if the source ends before the box,
+ * all that it would read becomes border; if the output ends before the box, is_missing is set. */
 void box_leave_out(const struct view *view, struct box *box);
 
 /* ---- Runs --------------------------------------------------------------------------------------------- */

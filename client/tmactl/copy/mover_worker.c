@@ -63,8 +63,8 @@ static bool is_gone(int rc)
 	return rc == TMA_DISCONNECTED || rc == TMA_DEVICE_LOST;
 }
 
-/* Returns the life of the service to which a connection will belong if it is made now. lost says that the
- * worker has just lost its own connection, which is recorded. */
+/* Returns the life of the service (lives.h) to which a connection will belong if it is made now. If lost is
+ * set, also records that the worker has just lost its connection. */
 static uint32_t worker_next_life(struct worker *w, bool lost)
 {
 	struct mover *m = w->mover;
@@ -305,7 +305,8 @@ static int worker_write(struct worker *w, uint64_t i, const struct box *box)
 	return rc;
 }
 
-/* Returns the type as which elements of so many bytes are moved. Only the size matters. */
+/* Returns the type that stands for elements of `element` bytes in transforms that do not convert them. Only
+ * the type's size matters. */
 static enum tma_dtype carrier(uint32_t element)
 {
 	return element == 1   ? TMA_UINT8

@@ -144,8 +144,8 @@ static int find_end(const uint8_t *tail, int len)
 	return -1;
 }
 
-/* Reads offset and size of the directory from the 64-bit end record, for an archive whose end record, at
- * *end, has no room for them. Sets *end to the offset of the 64-bit record, which directly follows the
+/* Reads offset and size of the directory from the 64-bit end record, for an archive whose 32-bit end record,
+ * at *end, cannot hold them. Sets *end to the offset of the 64-bit record, which directly follows the
  * directory. */
 static int read_end64(const struct archive *a, uint64_t *end, uint64_t *ret_offset, uint64_t *ret_bytes)
 {
@@ -198,8 +198,9 @@ static int read_directory(struct archive *a)
 	return read_at(a, a->directory, a->directory_bytes, end);
 }
 
-/* Reads those of the sizes and the offset that do not fit into 32 bits. They are in an extra field with ID 1,
- * in the order of fields[]. Returns false if one of them is missing. */
+/* Replaces those of a member's sizes and offset that do not fit into 32 bits, and are therefore UINT32_MAX.
+ * The real values are in an extra field with ID 1, in the order of fields[]. Returns false if one of them is
+ * missing. */
 static bool read_wide(const uint8_t *extra, size_t len, struct archive_member *m)
 {
 	uint64_t *const fields[] = { &m->bytes, &m->packed, &m->offset };

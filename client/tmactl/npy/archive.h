@@ -14,7 +14,7 @@ struct archive_member {
 	uint64_t packed;  /* bytes of the data in the archive */
 	uint64_t bytes;   /* size of the .npy file */
 	uint32_t crc;     /* CRC-32 of the .npy file */
-	bool is_deflated; /* the data is compressed; false: it is the .npy file as it is */
+	bool is_deflated; /* the data is compressed; false: it is stored as it is */
 };
 
 /* Returns whether the file begins like a ZIP archive. */

@@ -8,12 +8,12 @@
 struct code {
 	char kind;
 	uint32_t bytes;
-	int dtype;          /* enum tma_dtype as which a value is encoded; -1: only zeros can be */
+	int dtype;          /* enum tma_dtype as which a value is encoded; -1: only 0 can be encoded */
 	uint32_t component; /* bytes of each number in a big-endian item, whose order is reversed */
 	const char *name;
 };
 
-/* The codes whose size is one of a few, such as f4. */
+/* The codes that exist only in a few sizes, such as f4. */
 static const struct code codes[] = {
 	{ 'b', 1, TMA_BOOL, 0, "bool" },           { 'i', 1, TMA_INT8, 0, "int8" },
 	{ 'i', 2, TMA_INT16, 2, "int16" },         { 'i', 4, TMA_INT32, 4, "int32" },
@@ -27,7 +27,7 @@ static const struct code codes[] = {
 	{ 'M', 8, TMA_INT64, 8, "datetime64" },    { 'm', 8, TMA_INT64, 8, "timedelta64" },
 };
 
-/* The codes with any size, such as S10, which counts units of unit_bytes. */
+/* The codes that take any size, such as S10. The size counts units of unit_bytes. */
 static const struct {
 	char kind;
 	uint32_t unit_bytes;

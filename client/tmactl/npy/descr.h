@@ -14,7 +14,7 @@
 
 struct descr {
 	uint64_t item_bytes;
-	int dtype;           /* enum tma_dtype as which a value is encoded; -1: only zero bytes can be */
+	int dtype;           /* enum tma_dtype as which a value is encoded; -1: only 0 can be encoded */
 	uint32_t swap_bytes; /* big-endian items: bytes of each number in them; 0: little-endian */
 	char name[24];       /* such as "float32", "datetime64", "structured" */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Creates the file without a name (O_TMPFILE) if the file system supports that, otherwise with a temporary
- * name; then gives it a temporary name and renames it. */
+ * name. Once the file is complete, it gets a temporary name if it has none, and is renamed to its
+ * destination. */
 #include "output.h"
 
 #include <errno.h>
@@ -25,9 +26,10 @@
 #endif
 
 #define MAX_LINKS 40
-/* The most bytes that one call writes. The page cache allocates folios as large as a write, but large ones
- * are scarce, and their memory may be cold, for a virtual machine may have returned it to its host. (1 GiB of
- * float32 transposed, first command after a pause: 0.36 s, 1.4 s without a limit, 0.50 s at 32 KiB.) */
+/* Maximum number of bytes that one call writes. The page cache allocates folios as large as a write. Large
+ * folios are scarce, and a virtual machine may have given their memory back to its host, which then has to
+ * provide it again. (1 GiB of float32 transposed, first command after a pause: 0.36 s, 1.4 s without a limit,
+ * 0.50 s at 32 KiB.) */
 #define WRITE_BYTES (512 * 1024)
 
 static int follow_links(char *target, const char *path, struct failure *f);
@@ -103,8 +105,8 @@ static int open_file(struct output *output, struct failure *f)
 	return output->fd < 0 ? -1 : 0;
 }
 
-/* Reserves room for the whole file: this is faster than run by run, and a lack of room is known before the
- * work. */
+/* Reserves disk space for the whole file at once. This is faster than to allocate it write by write, and it
+ * shows a lack of space before any work is done. */
 static int output_reserve(const struct output *output, struct failure *f)
 {
 	char why[ROOM_TEXT];
@@ -271,7 +273,8 @@ static int put_for_now(struct output *output)
 	return 0;
 }
 
-/* Puts the file in place. for_now asks that it can be taken back, if the file system allows that. */
+/* Puts the file in place. With for_now, does so in a way that take_back() can undo, if the file system allows
+ * that. */
 static int put_in_place(struct output *output, bool for_now, struct failure *f)
 {
 	int rc;

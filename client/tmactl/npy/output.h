@@ -46,9 +46,10 @@ struct output {
 	const struct stop *stop; /* not owned; NULL: nothing asks it to stop */
 };
 
-/* Opens an output of so many bytes. path names a file, a FIFO or a device, or is - for standard output, in
- * whose place standard error is put for everything else that is printed. Refuses a terminal, and an existing
- * destination that is neither a regular file nor one of these. path and stop must outlive the output. */
+/* Opens an output that will have `bytes` bytes. path names a file, a FIFO or a device, or is - for standard
+ * output; everything else that the command prints then goes to standard error. Refuses a terminal, and an
+ * existing destination that is neither a regular file nor one of these. path and stop must outlive the
+ * output. */
 int output_open(struct output *ret, const char *path, uint64_t bytes, enum output_clobber clobber,
                 const struct stop *stop, struct failure *f);
 
@@ -60,8 +61,8 @@ int output_spool(struct output *output, uint64_t *memory, struct failure *f);
  * spool, which is written in order. */
 int output_write(struct output *output, const void *data, size_t len, uint64_t offset, struct failure *f);
 
-/* Puts the complete file in the place of the destination. The file keeps the mode of the one that it
- * replaces, and its owner and group as far as the user may set them. */
+/* Puts the complete file at its destination. The file keeps the mode of the one that it replaces, and that
+ * one's owner and group as far as the user may set them. */
 int output_commit(struct output *output, struct failure *f);
 
 /* Does the same for outputs that belong together. If putting one of the files in place fails, those before it
@@ -75,8 +76,8 @@ bool output_is_standard(const char *path);
 /* Returns whether two paths stand for the same output. */
 bool output_is_one(const char *a, const char *b);
 
-/* Discards what was not committed, and frees the output. One that is zero except for fd and stream, which are
- * -1, is allowed. */
+/* Discards what was not committed, and frees the output. An output that was never opened may be passed too:
+ * fd and stream must then be -1, and all else 0. */
 void output_deinit(struct output *output);
 
 #endif

@@ -13,6 +13,8 @@ bool output_is_stream(const char *path);
  * room_reserve(). */
 int output_no_room(const struct output *output, int error, const char *why, struct failure *f);
 
+/* Opens the stream that output->path names, and checks that output->bytes bytes fit. Points standard output
+ * at standard error if the stream is standard output. */
 int output_open_stream(struct output *output, struct failure *f);
 
 /* Sends the next bytes. The first ones, the header, are held until the next call. */

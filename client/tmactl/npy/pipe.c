@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Polls before each read and write, so that a call on a blocking descriptor finds something to do and the
- * stop request is looked at while nothing happens. */
+/* Polls before each read and write. A call on a blocking descriptor then finds data or space and does not
+ * block, and a request to stop is noticed while nothing else happens. */
 #include "pipe.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define LOOK_MS    50            /* time after which a wait looks again at whether to stop */
-#define PIPE_BYTES (1024 * 1024) /* saves context switches; the default limit of unprivileged users */
+#define PIPE_BYTES (1024 * 1024) /* size of a pipe's buffer: Linux's default limit for users but root */
 
 int pipe_own(int fd, int flags)
 {

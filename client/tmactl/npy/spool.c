@@ -46,7 +46,8 @@ static int no_room(const char *what, int error, const char *why, struct failure 
 	            what, directory(), why);
 }
 
-/* Returns fd if there is room for so many bytes. Otherwise closes it and returns -1 with f set. */
+/* Returns fd if there is space for `bytes` bytes in its file. Otherwise closes it and returns -1 with f
+ * set. */
 static int with_room(int fd, uint64_t bytes, const char *what, struct failure *f)
 {
 	char why[ROOM_TEXT];

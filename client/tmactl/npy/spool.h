@@ -8,8 +8,9 @@
 
 #include "client/tmactl/tmactl.h"
 
-/* Returns a descriptor with room for so many bytes, which the caller closes, or -1 with f set. Uses memory,
- * and subtracts it from *memory, if that takes at most half of it. what names the pipe in messages. */
+/* Makes a spool for `bytes` bytes. Returns its descriptor, which the caller closes, or -1 with f set. The
+ * spool is in memory if it takes at most half of *memory, from which its size is then subtracted. what names
+ * the pipe in messages. */
 int spool_open(uint64_t bytes, uint64_t *memory, const char *what, struct failure *f);
 
 /* Writes all of data at offset. */
