@@ -110,8 +110,8 @@ static int explain_set(struct explain *e, int opt, const char *text)
 	}
 }
 
-/* Returns an option that was given and cannot be combined with named layouts, or NULL if there is none. Such
- * a conversion takes only --dtype and, if a layout is of blocked tensors, --shape. */
+/* Returns an option that was given and cannot be combined with named layouts, or NULL if there is none. A
+ * conversion between layouts takes only --dtype and, if a layout is of blocked tensors, --shape. */
 static const char *explain_array(const struct explain *e)
 {
 	if (e->shape_text && !conversion_is_blocked(&e->conversion))
@@ -213,8 +213,9 @@ static int explain_draw(const struct explain *e, const struct transform_request 
 	return fail(&e->t->error, EXIT_FAILED, "--svg %s: cannot be written (%s)", e->svg, strerror(errno));
 }
 
-/* Looks for a hint how to become faster. There is none for named layouts, conversions and splits, and none
- * for a file whose items are not of one of the service's types, because their rows cannot be made longer. */
+/* Looks for a hint at how to make the transform faster. There is none for named layouts, conversions and
+ * splits, because their rows cannot be made longer, and none for a file whose items are not of one of the
+ * service's types. */
 static int explain_hint(struct explain *e, tma_client *client, const struct transform_request *q,
                         const tma_document *plan, struct hint *ret)
 {

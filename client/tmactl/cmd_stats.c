@@ -231,7 +231,7 @@ static void print_now(const tma_document *stats)
 	printf(", %s of replies unsent\n", print_bytes(field_uint(stats, "queued_bytes"), text, sizeof text));
 }
 
-/* Prints the users in the service's order, with the time that they have taken of the engine. */
+/* Prints the users in the service's order, with the engine time that each has used. */
 static void print_users(const tma_document *stats)
 {
 	const tma_document *users = tma_document_find(stats, "users");
@@ -268,7 +268,7 @@ static size_t number_of(const tma_document *devices, const char *uuid)
 	return i;
 }
 
-/* Prints what was moved between devices, which it calls by the numbers of print_devices(). */
+/* Prints what was moved between devices, which are named by the numbers that print_devices() shows. */
 static void print_links(const tma_document *stats)
 {
 	const tma_document *links = tma_document_find(stats, "links");

@@ -597,7 +597,7 @@ PyObject *exchange_stream(PyObject *self, PyObject *args);
 /* ---- CUDA ------------------------------------------------------------------------------------------ */
 
 /* Sets *ret to the place of the first byte of an extent of device memory, which it registers with the service
- * if need be. Caller holds the lock, and the place is valid until it releases it. Returns 0, or -1 with an
+ * if need be. Caller holds the lock; the place is valid until the lock is released. Returns 0, or -1 with an
  * exception. */
 int segments_find(struct py_client *c, const struct py_tensor *t, struct extent extent,
                   struct tma_place *ret);

@@ -337,8 +337,8 @@ static int find(struct py_client *c, uint64_t start, uint64_t size, struct tma_p
 	if (rc != TMA_NOT_FOUND)
 		return rc;
 	rc = find_run(start, size, &run) ? add(c, run.start, run.end - run.start) : TMA_NOT_FOUND;
-	/* A neighbour in the run may be memory that cannot be shared. If it is not, this call fails with the
-	 * reason. */
+	/* The run may contain another allocation that cannot be shared, so tries the range alone. If it
+	 * cannot be shared either, this call fails with the reason. */
 	if (rc < 0)
 		rc = add(c, start, size);
 	return rc < 0 ? rc : tma_region_find_current(c->client, pointer, size, ret);

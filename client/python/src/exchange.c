@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes tensors of arrays whose type has DLPack's table of C functions (dlpack.h), as torch.Tensor has,
- * without a capsule. A move between two such arrays in one place that only permutes is done without any
+/* Makes tensors, without a capsule, of arrays whose type has DLPack's table of C functions (dlpack.h), such
+ * as torch.Tensor. A move that only permutes, between two such arrays on the same device, is done without any
  * Tensor or Request object.
  *
- * The type itself has to have the table, because an array of a subclass may be more than its elements. */
+ * The type itself must have the table. A table that it inherits does not count, because an array of a
+ * subclass may be more than its elements. */
 #include "core.h"
 
 #include <pthread.h>
@@ -19,8 +20,8 @@
 struct known {
 	PyTypeObject *type;
 	const DLPackExchangeAPI *api; /* NULL: the type has no table that can be used */
-	/* Objects of the type have PyTorch's attributes, which tell whether their elements are more than
-	 * their bytes. */
+	/* Objects of the type have PyTorch's attributes, which tell whether an array is more than its bytes:
+	 * whether a gradient is recorded for it, or a negation or conjugation is pending. */
 	bool has_grad;
 };
 
@@ -86,7 +87,7 @@ static const struct known *find(const PyTypeObject *type)
 	return NULL;
 }
 
-/* Adds a type to types, if there is room. */
+/* Adds a type to types, unless types is full. */
 static void keep(struct known known)
 {
 	pthread_mutex_lock(&types_lock);
@@ -133,8 +134,8 @@ static bool is_false(PyObject *object, PyObject *name, bool is_method)
 	return value == Py_False;
 }
 
-/* Sets *ret to a view of an array whose elements are no more than their bytes. Takes no references. Returns
- * false, without an exception, for any other object. */
+/* Sets *ret to a view of an array that is no more than its bytes (has_grad says what else there could be).
+ * Takes no references. Returns false, without an exception, for any other object. */
 static bool read_plain(PyObject *object, const struct known *known, struct py_tensor *ret)
 {
 	DLTensor dl;
@@ -265,8 +266,8 @@ static bool launch_now(struct py_client *c, const struct moving *m, const struct
 	return stream_launch(c, &stream, transform) == 0;
 }
 
-/* Moves an array in host memory. Small ones are moved with the GIL held: taking it again would last as long
- * as the move. */
+/* Moves an array in host memory. Small ones are moved with the GIL held, because to take it again would last
+ * as long as to move them. Returns false, without an exception, if that fails. */
 static bool move_now(struct py_client *c, const struct moving *m, const struct tma_transform *transform)
 {
 	const struct extent extent = py_tensor_extent(&m->src);

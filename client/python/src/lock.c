@@ -102,8 +102,9 @@ int py_client_lock_to_close(struct py_client *c)
 	return rc;
 }
 
-/* Returns whether the connection was closed by a call that was given up, so that tma_connect has to be called
- * although reconnecting is allowed. After DISCONNECTED and DEVICE_LOST the library reconnects by itself. */
+/* Returns whether a call closed the connection when it gave up waiting for a reply, and the client may
+ * reconnect. The caller must then call tma_connect. After DISCONNECTED and DEVICE_LOST, in contrast, the
+ * library reconnects by itself. */
 static bool is_given_up(const tma_client *client)
 {
 	return client->sock < 0 && client->ended.status != TMA_DISCONNECTED &&
@@ -235,7 +236,7 @@ bool py_client_has_deferred(struct py_client *c)
 	return has;
 }
 
-/* Creates exceptions and drops references only after it has given the lock back, because that may run other
+/* Creates exceptions and drops references only after it has released the lock, because both may run other
  * code, such as finalizers, which may use the client. */
 void py_client_unlock(struct py_client *c)
 {

@@ -169,8 +169,8 @@ static PyObject *device_of(PyObject *self, PyObject *number)
 	return parse_u64(number, &address) ? PyLong_FromLong(cuda_device_of(address)) : NULL;
 }
 
-/* wait_point(region, offset, value, timeout_ms) waits for a point and returns whether it was reached. -1: no
- * limit. */
+/* wait_point(region, offset, value, timeout_ms) waits for a point and returns whether it was reached. With
+ * timeout_ms == -1 it waits without a limit. */
 static PyObject *wait_point(PyObject *self, PyObject *args)
 {
 	uint64_t offset, value;
@@ -216,8 +216,8 @@ static PyObject *set_timer_slack(PyObject *self, PyObject *number)
 	Py_RETURN_NONE;
 }
 
-/* make_dtypes returns a dict from names of element types to their bytes, make_statuses one from names of
- * statuses to their numbers. */
+/* make_dtypes returns a dict from names of element types to their sizes in bytes, and make_statuses one from
+ * names of statuses to their numbers. */
 static PyObject *make_dtypes(void)
 {
 	PyObject *dict = PyDict_New();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Defines the type Plan, a transform that was checked once. A call with arrays in shared memory costs little
- * more than the library's own call. All other calls go to the method _run of the Python subclass, which
- * stages arrays or enqueues the run. */
+ * more than the library's own call. All other calls go to the method _run of the Python subclass, which moves
+ * arrays by way of shared memory or puts the run into a stream. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -162,7 +162,8 @@ static void release_buffer(Py_buffer *b)
 	exception_put_back(&aside);
 }
 
-/* An argument of a plan's call, by its buffer alone: making a Tensor would cost too much. */
+/* An argument of a plan's call, described by its buffer alone, because to make a Tensor of it would cost too
+ * much. */
 struct side {
 	Py_buffer buffer;
 	struct extent extent;

@@ -117,8 +117,8 @@ static int place_block(struct py_client *c, const struct py_tensor *all, ptrdiff
 	return 0;
 }
 
-/* Sets the place of a side's block or, if the side has a tuple of layers, *ret_layers to those of the same
- * block in each layer. Returns 0, or -1 with an exception. */
+/* Sets the place of the first block of dst or src. If layers is not NULL, there is one for each layer: sets
+ * *ret_layers to an array of them, which r owns. Otherwise sets *ret. Returns 0, or -1 with an exception. */
 static int place_side(struct py_client *c, const struct py_tensor *all, const struct py_tensor *block,
                       PyObject *layers, bool writable, struct tma_place *ret, struct tma_place **ret_layers)
 {
@@ -143,7 +143,7 @@ static int place_side(struct py_client *c, const struct py_tensor *all, const st
 	return 0;
 }
 
-/* Checks that the index is a list of numbers or, of a gather, of pairs. Returns 0, or -1 with an
+/* Checks that the index is a list of numbers or, in a gather, of pairs. Returns 0, or -1 with an
  * exception. */
 static int check_list(const struct py_request *q)
 {

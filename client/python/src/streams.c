@@ -10,9 +10,9 @@
  * call. It signals only when all earlier requests of the stream have ended, because a request may be refused
  * while they still wait or run.
  *
- * The CUDA driver pins the words, so they cannot be moved to another file. If the service has sealed them by
- * itself, a later connection cannot register them, and gets new words. The old ones stay mapped until the
- * client is closed, because streams may still have to read them.
+ * The words are in a file whose memory the CUDA driver pins, so they cannot be moved to another file. If the
+ * service has sealed the file, a later connection cannot register it, and the client makes new words. The old
+ * ones stay mapped until the client is closed, because streams may still have to read them.
  *
  * streams_lock is held while work is queued in streams. The client's lock protects everything else here, and
  * the thread uses only that one. */

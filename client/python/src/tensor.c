@@ -184,7 +184,8 @@ static int py_tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	view->len = (Py_ssize_t)py_tensor_count(t) * view->itemsize;
 	view->readonly = t->is_readonly;
 	view->ndim = t->rank;
-	/* The stride of a dimension with one index may be any number, so its bytes may wrap around. */
+	/* The stride of a dimension of extent 1 may be any number. In bytes it may overflow, so the product
+	 * is computed without a sign. */
 	for (int d = 0; d < t->rank; d++) {
 		sizes[d] = (Py_ssize_t)t->shape[d];
 		sizes[t->rank + d] = (Py_ssize_t)((size_t)t->strides[d] * (size_t)view->itemsize);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns options and a file's shape into axes: checks and applies permutation and pads, carries items as
+/* Turns options and a file's shape into axes: checks and applies permutation and pads, expresses items as
  * elements, and drops and fuses axes. */
 #include "view.h"
 
@@ -210,8 +210,8 @@ static int view_size(struct view *v, uint64_t item_bytes, struct failure *f)
 	return 0;
 }
 
-/* Carries an item as one element if it has the size of one. Otherwise adds an innermost axis for the elements
- * that make up an item. */
+/* Chooses the largest element size that divides the item size. If an item is larger than that element, adds
+ * an innermost axis for the elements that make up an item. */
 static void view_carry_items(struct view *v, uint64_t item_bytes)
 {
 	while (v->element < 16 && item_bytes % (2 * v->element) == 0)
@@ -225,8 +225,8 @@ static void view_carry_items(struct view *v, uint64_t item_bytes)
 	v->rank++;
 }
 
-/* Returns the present index of the axis that had index `of` before axes were fused. The axis itself must not
- * have been fused into another. */
+/* Returns the current index of the axis that had index `of` before axes were fused. That axis must not have
+ * been dropped or fused into another. */
 static int axis_of(const struct view *v, int of)
 {
 	int d = 0;

@@ -31,7 +31,7 @@ struct view_args {
 	int64_t join_dim[TMA_MAX_RANK]; /* first of the two dimensions; a negative one counts from the last */
 	int64_t join_to[TMA_MAX_RANK];  /* extent of the joined dimension */
 	uint64_t dst_item_bytes;        /* size of a converted item; 0: items are not converted */
-	int64_t channels;               /* channels, each with a number of its own; 0: no list is given */
+	int64_t channels;               /* length of the list of scales or biases; 0: no list is given */
 	int channel;               /* input dimension of the channels; a negative one counts from the last */
 	const char *channels_text; /* text of the list */
 	const char *block_text;    /* text of --amax-block; NULL: no scales are computed */
@@ -68,7 +68,7 @@ struct view_axis {
 	int64_t block; /* elements of a block that has a scale and must not be cut; 0 means 1 */
 };
 
-/* Returns the number of elements that must not be divided along the axis. */
+/* Returns how many consecutive elements along the axis belong together and must not be cut apart. */
 
 static inline int64_t view_block(const struct view_axis *axis)
 {

@@ -61,8 +61,8 @@ int view_split(struct view *v, struct view_dims *dims, const struct view_args *a
 	return 0;
 }
 
-/* Completes the ragged dimension in v->rest[v->n_rests], whose axes are set: computes the digits of its
- * extent n. Does not keep it if all digits but the first are 0, because the last block is complete then. */
+/* Completes the ragged dimension in v->rest[v->n_rests], whose axes must be set: computes the digits of its
+ * extent n. Drops it if all digits but the first are 0, because its last block is complete then. */
 static void rest_end(struct view *v, int64_t n)
 {
 	struct view_rest *rest = &v->rest[v->n_rests];

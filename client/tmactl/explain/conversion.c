@@ -16,7 +16,8 @@ enum {
 	OF_BOTH = OF_DST | OF_SRC,
 };
 
-/* The options that are numbers. Each sets a member of struct tma_layout_cache, of one side or of both. */
+/* The options whose values are numbers. Each sets a member of struct tma_layout_cache, of one side or of
+ * both. */
 static const struct number_option {
 	int opt;
 	const char *name;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Draws a box of a tile twice: as rows of the source on the left, and as lines of shared memory on the right.
- * A cell is a chunk of 16 bytes, and its colour stands for the banks that it lies in; it is the same on both
- * sides. The cells of chunk 0 are outlined: threads that walk down a column of the tile read them
- * together. */
+ * A cell is a chunk of 16 bytes, and its colour stands for the banks of shared memory in which the chunk
+ * lies. A chunk has the same colour on both sides. The cells of chunk 0 are outlined: threads that walk down
+ * a column of the tile read them together. */
 #include "picture.h"
 
 #include <inttypes.h>
@@ -15,8 +15,8 @@
 enum {
 	CELL_WIDTH = 54,
 	CELL_HEIGHT = 25,
-	CHUNKS = SWIZZLE_LINE / SWIZZLE_CHUNK, /* chunks of a line, and the most that are drawn of a row */
-	LINES = 16,                            /* maximum number of lines, and most rows, that are drawn */
+	CHUNKS = SWIZZLE_LINE / SWIZZLE_CHUNK, /* chunks of a line; also the maximum drawn of a row */
+	LINES = 16,                            /* maximum number of lines, and of rows, that are drawn */
 	SRC_X = 104,
 	SMEM_X = 660,
 	TOP = 100,    /* height of the headings above the cells */
@@ -78,8 +78,8 @@ static unsigned group_of(uint64_t address)
 	return (unsigned)(address % SWIZZLE_LINE / SWIZZLE_CHUNK);
 }
 
-/* Opens a group, which the caller ends, and draws a chunk in it, with a title that a viewer shows under the
- * pointer. */
+/* Opens a group, which the caller must end, and draws a chunk in it, with a title that a viewer shows when
+ * the mouse is over the chunk. */
 static void draw_cell(FILE *file, int x, int y, const struct tile *t, uint64_t row, uint64_t chunk)
 {
 	uint64_t address = address_of(t, row, chunk);
@@ -134,8 +134,8 @@ static void draw_source(FILE *file, const struct tile *t, const tma_document *pl
 	}
 }
 
-/* Draws shared memory line by line, and in each place which chunk of which row lies there. The swizzle is its
- * own inverse, so swizzle_address() also finds the chunk of an address. */
+/* Draws shared memory line by line, and labels each place with the row and the chunk that lie there. The
+ * swizzle is its own inverse, so swizzle_address() also finds the chunk of an address. */
 static void draw_memory(FILE *file, const struct tile *t, int y)
 {
 	svg_text(file, SMEM_X, y + 34, SVG_START, "head", "The same box in shared memory, swizzle %s",

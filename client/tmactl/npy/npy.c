@@ -13,7 +13,7 @@
 #define MAGIC_BYTES      6
 #define MAX_HEADER_BYTES (1024 * 1024)
 #define ALIGN_BYTES      64 /* alignment of the first item in the file */
-#define GROWTH_DIGITS    21 /* room for the first extent, so that the header can be rewritten in place */
+#define GROWTH_DIGITS    21 /* space for the first extent, so that it can be changed in place later */
 
 static int read_preamble(struct source *source, int *ret_major, uint64_t *ret_offset, uint64_t *ret_len,
                          struct failure *f);
@@ -58,8 +58,8 @@ int npy_read(struct npy *ret, struct source *source, struct failure *f)
 	return 0;
 }
 
-/* Reads magic, version and header length. It reads only bytes that an .npy file certainly has, since those of
- * a pipe cannot be put back. */
+/* Reads magic, version and header length. Reads no more bytes than these have, because bytes that were read
+ * from a pipe cannot be put back. */
 static int read_preamble(struct source *source, int *ret_major, uint64_t *ret_offset, uint64_t *ret_len,
                          struct failure *f)
 {
@@ -205,8 +205,8 @@ static bool is_ascii(const char *text, size_t len)
 	return true;
 }
 
-/* Writes the text of the dict, and blanks after it that leave room for a longer first extent. Returns its
- * length, also if that exceeds size. */
+/* Writes the text of the dict, and blanks after it as space for a longer first extent. Returns the length of
+ * both, even if it exceeds size. */
 static size_t print_dict(char *text, size_t size, const struct npy *like, int rank, const int64_t *shape)
 {
 	size_t n = 0;

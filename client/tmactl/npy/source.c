@@ -57,7 +57,8 @@ static const char *member_of(const char *path)
 	return NULL;
 }
 
-/* Sets where the .npy file begins and ends in an open regular file, or that the source is sequential. */
+/* Sets where the .npy file begins and ends if the open file is a regular one. Marks the source as sequential
+ * if it is not. */
 static int source_begin(struct source *s, struct failure *f)
 {
 	struct stat st;
@@ -83,8 +84,8 @@ static int source_begin(struct source *s, struct failure *f)
 
 static int open_file(struct source *s, const char *path, struct failure *f)
 {
-	/* With O_NONBLOCK, a FIFO without a writer is waited for when it is read, where a stop request
-	 * is noticed. */
+	/* With O_NONBLOCK, open() does not wait until a FIFO has a writer. The first read does, and it
+	 * notices a request to stop. */
 	s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (s->fd < 0)
 		return fail(f, EXIT_FAILED, "%s: cannot be opened (%s)", path, strerror(errno));

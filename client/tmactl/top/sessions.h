@@ -10,7 +10,7 @@
 
 #include "client/tmaclient.h"
 
-/* Bar i counts latencies below 2^i us that are not in the bar before. The last bar counts the rest. */
+/* Bar i counts latencies below 2^i us that no earlier bar counts. The last bar counts the rest. */
 #define LATENCY_BARS 26
 
 /* A session. regions, mapped_bytes and jobs are current values; the other counters count from its
@@ -47,8 +47,8 @@ void session_list_deinit(struct session_list *list);
 /* Returns the row of a session, or NULL if it is not in the list. */
 const struct session_row *session_list_find(const struct session_list *list, uint64_t session);
 
-/* Converts the histogram `latency` of stats to bars. It leaves out empty buckets, so each names its upper
- * bound. buckets may be NULL: all bars are 0. */
+/* Converts the histogram `latency` of stats to bars. buckets is its list of buckets, each with its upper
+ * bound; empty buckets are missing from it. If it is NULL, all bars are 0. */
 void latency_read(const tma_document *buckets, uint64_t ret[LATENCY_BARS]);
 
 /* Returns a latency in microseconds below which at least `percent` of all lie: the upper bound of a bar or,
