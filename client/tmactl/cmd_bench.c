@@ -229,7 +229,8 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 		return -1;
 	if (b->cast_args.scale.n > 1 || b->cast_args.bias.n > 1)
 		return fail(f, EXIT_USAGE, "bench converts by numbers, not by lists");
-	/* If --requests is given without --duration, that number ends the run, and time hardly limits it. */
+	/* If --requests is given without --duration, that number ends the run. The time limit is then the
+	 * longest that is allowed. */
 	if (!(b->seconds > 0))
 		b->seconds = b->load.requests == UINT64_MAX ? SECONDS : MAX_SECONDS;
 	b->load.duration_ns = (uint64_t)(b->seconds * 1e9);

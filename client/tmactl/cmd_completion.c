@@ -24,8 +24,8 @@ int cmd_completion(struct tmactl *t, int argc, char **argv)
 	return tmactl_report(t);
 }
 
-/* Returns the length of the first clause of doc, which a semicolon, a parenthesis or a colon before a blank
- * ends. A colon within a word, as in before:after, does not end it. */
+/* Returns the length of the first clause of doc. The clause ends before a semicolon, an opening parenthesis,
+ * or a colon that a blank follows. A colon within a word, as in before:after, does not end it. */
 static size_t short_len(const char *doc)
 {
 	size_t len = strcspn(doc, ";(:");

@@ -214,8 +214,8 @@ static int explain_draw(const struct explain *e, const struct transform_request 
 }
 
 /* Looks for a hint at how to make the transform faster. There is none for named layouts, conversions and
- * splits, because their rows cannot be made longer, and none for a file whose items are not of one of the
- * service's types. */
+ * splits. There is none either for a file whose items are not of one of the service's types: the innermost
+ * dimension may then be the elements of one item, and cannot be made longer. */
 static int explain_hint(struct explain *e, tma_client *client, const struct transform_request *q,
                         const tma_document *plan, struct hint *ret)
 {

@@ -46,7 +46,7 @@ static int ends_with(const char *text, const char *end)
 	return len >= end_len && !strcmp(text + len - end_len, end);
 }
 
-/* Prints a limit, and once more with a unit, which its name tells: bytes, _ms or _us. */
+/* Prints a limit as a plain number and, if its name says that it is in bytes, ms or us, again with a unit. */
 static void print_limit(const char *name, int64_t value)
 {
 	char text[32] = "";

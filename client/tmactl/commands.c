@@ -47,8 +47,8 @@ const struct cmd_entry *cmd_find(const char *name)
 	return NULL;
 }
 
-/* Returns the distance from which on another name is no longer suggested for this one. It is smaller for a
- * short name, in which a few wrong letters already make a different word. */
+/* Returns the smallest distance at which another name is too different to be suggested for this one. It is
+ * smaller for a short name, in which a few wrong letters already make a different word. */
 static unsigned nearest_limit(const char *name)
 {
 	size_t limit = 1 + (strlen(name) + 1) / 2;

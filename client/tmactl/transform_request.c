@@ -15,9 +15,9 @@ int transform_request_shape(struct npy *npy, enum tma_dtype dtype, struct failur
 	return 0;
 }
 
-/* Returns the type of the elements that carry an item. An item that is not of one of the service's types is
- * carried by elements of the largest size, up to 16 bytes, that divides it, and *ret_n is set to how many
- * make an item; more than one need a last dimension of their own. */
+/* Returns the type of the elements as which an item is moved. An item that is not of one of the service's
+ * types is moved as elements of the largest size, up to 16 bytes, that divides its own. *ret_n is then set to
+ * the number of elements in an item; if it is more than 1, they need a last dimension of their own. */
 static enum tma_dtype element_of(const struct npy *npy, int64_t *ret_n)
 {
 	static const enum tma_dtype carriers[] = { TMA_UINT8, TMA_UINT16, TMA_UINT32, TMA_UINT64,

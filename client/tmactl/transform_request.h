@@ -25,11 +25,12 @@ struct transform_request {
 };
 
 /* Completes npy for an array that is not in a file: sets the number of items and their size. rank and shape
- * are set already, and the array is in C order. */
+ * must be set already, and the array is in C order. */
 int transform_request_shape(struct npy *npy, enum tma_dtype dtype, struct failure *f);
 
 /* Initializes *ret. dtype is the element type. If it is NULL, the type is taken from the file, and an item
- * may be carried by several elements. cast says how elements are converted. */
+ * may consist of several elements. cast says how elements are converted, and value is what padding with mode
+ * constant fills in. */
 int transform_request_init(struct transform_request *ret, const struct npy *npy, const enum tma_dtype *dtype,
                            const struct view_args *args, const struct cast *cast,
                            const struct tma_number *value, struct failure *f);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements Request.again, which makes a request for blocks like an earlier one, between other memory. It
- * serves callers that move the same layers piece by piece and would otherwise pass the same arguments to be
- * parsed each time. */
+/* Implements Request.again, which makes a request for blocks like an earlier one that uses other memory. It
+ * is for callers that move the same layers piece by piece: the arguments that stay the same are not passed
+ * and parsed again. */
 #include "core.h"
 
 #include <string.h>
 
-/* Returns a view of other memory, from data on, with the element type, shape and strides of t. `memory` is
- * the Tensor that has it. Returns NULL with an exception. */
+/* Returns a view of other memory with the element type, shape and strides of t. Its element [0, ..., 0] is at
+ * data, and `memory` is the Tensor that has the memory. Returns NULL with an exception. */
 static struct py_tensor *laid_out_as(const struct py_tensor *t, PyObject *memory, char *data)
 {
 	const struct py_tensor *there = (struct py_tensor *)memory;
@@ -95,8 +95,9 @@ static PyObject *shared(PyObject *object)
 	return object;
 }
 
-/* Request.again(index, bytes, layers) repeats a request whose selected side has a tuple of layers and whose
- * other side has a step from layer to layer. bytes is the new memory of the other side. */
+/* Request.again(index, bytes, layers) returns a request like this one for another list, `index`. The side
+ * whose blocks the list selects must have a tuple of layers, which `layers` replaces. The other side must
+ * have a step from layer to layer; it is placed in the memory of `bytes`. */
 PyObject *py_request_again(PyObject *self, PyObject *args)
 {
 	const struct py_request *like = (struct py_request *)self;

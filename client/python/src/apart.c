@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Refuses a call that writes tensors which share bytes with themselves or with another tensor of the call.
- * The service checks the same for memory that it reaches; of memory that is staged it sees only copies. */
+/* Refuses a call that writes a tensor two elements of which share bytes, or which shares bytes with another
+ * tensor of the call. The service makes the same check for shared memory. Of other arrays it sees only copies
+ * in shared memory. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -101,8 +102,8 @@ static int compare(const void *a, const void *b)
 	return (x->extent.start > y->extent.start) - (x->extent.start < y->extent.start);
 }
 
-/* Checks all tensors. Compares each one, in the order of addresses, with those before it that reach beyond
- * its start: few, if the arrays lie apart. Sorts uses. Returns 0, or -1 with an exception. */
+/* Checks all tensors. Sorts uses by address, and compares each tensor only with the earlier ones that reach
+ * beyond its start, which are few if the arrays lie apart. Returns 0, or -1 with an exception. */
 static int check_all(struct use *uses, size_t n)
 {
 	const struct use **open = calloc(n ? n : 1, sizeof *open);
@@ -151,8 +152,8 @@ static int take(PyObject *pairs, bool is_written, struct use *uses, size_t *n)
 	return 0;
 }
 
-/* check_apart(written, read) takes two lists of pairs (name, tensor) and raises OverlapError if a written
- * tensor shares bytes with itself or any other tensor. */
+/* check_apart(written, read) takes two lists of pairs (name, tensor). It raises OverlapError if two elements
+ * of a written tensor share bytes, or a written tensor shares bytes with another tensor. */
 PyObject *check_apart(PyObject *self, PyObject *args)
 {
 	PyObject *written, *read;

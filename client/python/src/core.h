@@ -250,7 +250,7 @@ void py_client_unlock(struct py_client *c);
 
 /* Takes streams_lock. Returns what py_client_lock returns. This lock is separate from `lock` because a call
  * that queues work in a stream may block until the device has done some of its work, and read_replies
- * (streams.c) may need `lock` for the device to get on. */
+ * (streams.c) may need `lock` to let the device continue. */
 bool py_client_lock_streams(struct py_client *c);
 
 /* py_client_lock_if_open takes `lock`, py_client_lock_to_close both locks. They return 1, or 0 without a lock
@@ -358,7 +358,7 @@ struct py_region {
 	/* The address of the same memory on the device. 0 until a stream has used the memory as a timeline,
 	 * for which the CUDA driver pins it. */
 	uint64_t device_address;
-	struct block *block; /* the block of a slab that holds the memory; NULL: the memory is in none */
+	struct block *block; /* the block of a slab that is the memory; NULL: it is in no slab */
 };
 
 extern PyType_Spec py_region_spec;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks and copies lists of block numbers that a caller has in host memory, before anything is moved. A copy
- * has only numbers that are in range, and no block of dst twice, whatever the caller's list becomes
+/* Checks and copies lists of block numbers that a caller has in host memory, before anything is moved. In a
+ * copy all numbers are in range and no block of dst occurs twice, even if the caller changes the list
  * meanwhile. */
 #include "core.h"
 
@@ -40,13 +40,13 @@ static int read_integer(enum tma_dtype dtype, const char *at, int64_t *ret)
 	}
 }
 
-/* A list of block numbers, with the limits that they have to keep. An entry is the number of a block of src
- * or of dst, or a pair of both. */
+/* A list of block numbers and their limits. An entry is the number of a block of src or of dst, or a pair of
+ * both. */
 struct block_list {
 	const struct py_tensor *tensor;
 	int64_t n;        /* number of entries */
 	int width;        /* numbers in an entry: 1 or 2 */
-	int64_t limit[2]; /* number k of an entry is below limit[k] */
+	int64_t limit[2]; /* number k of an entry must be below limit[k] */
 	int dst;          /* index of the number in an entry that is a block of dst; -1: none is */
 };
 
@@ -125,8 +125,8 @@ static int check_distinct(const struct block_list *list, const int64_t *values)
 	return rc;
 }
 
-/* Copies every width-th of n * width numbers to the same places of values, where negative ones count from
- * limit. Returns whether all are in range. */
+/* Copies one number of each of n entries, which are `width` numbers long, to the same place in values, and
+ * adds limit to negative ones. Returns whether the copies are all in range. */
 static inline bool copy_column(const int64_t *from, int64_t n, int width, int64_t limit, int64_t *values)
 {
 	bool is_in_range = true;

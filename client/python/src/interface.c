@@ -41,8 +41,8 @@ static PyObject *entry_of(PyObject *dict, const char *name)
 	return value;
 }
 
-/* Reads a tuple or list of integers. object is NULL after an exception. Returns 0, or -1 with an
- * exception. */
+/* Reads a tuple or list of integers. Returns 0, or -1 with an exception, also if object is NULL, for which an
+ * exception must be set already. */
 static int take_sizes(PyObject *object, const char *name, int64_t *ret, int *ret_n)
 {
 	if (!object)
@@ -86,7 +86,8 @@ static int take_strides(struct py_tensor *t, PyObject *strides)
 	return 0;
 }
 
-/* Reads a pair (address, whether the memory is read-only). data is NULL after an exception. */
+/* Reads a pair (address, whether the memory is read-only). Returns 0, or -1 with an exception, also if data
+ * is NULL, for which an exception must be set already. */
 static int take_data(struct py_tensor *t, PyObject *data)
 {
 	uint64_t address;

@@ -55,8 +55,8 @@ static int enqueue(struct py_client *c, const struct cuda_stream *stream, const 
 	struct tma_enqueued counts = { 0 };
 	int rc = 0;
 
-	/* The library has no reshard in a stream: the call waits, so what the slices come from has to be
-	 * there before. */
+	/* The library cannot put a reshard into a stream: it runs within the call. So first waits for the
+	 * work in the stream, which may write the sources. */
 	if (q->kind == REQUEST_RESHARD)
 		rc = tma_enqueued(c->client, stream->handle, &counts);
 	c->launched->changed += counts.changed;
@@ -124,8 +124,8 @@ static int await(struct py_client *c, const struct cuda_stream *stream, bool is_
 	return rc == 0 && !is_done ? TMA_DEVICE : rc;
 }
 
-/* Waits as await does and adds up the counts. Caller holds the lock. Returns 0, or -1 with an exception to be
- * set by py_client_unlock. */
+/* Waits as await does and adds up the counts. Caller holds the lock. Returns 0, or -1 if it fails;
+ * py_client_unlock then sets the exception. */
 static int await_one(struct py_client *c, const struct cuda_stream *stream, bool is_all)
 {
 	struct tma_enqueued counts = { 0 };

@@ -385,7 +385,8 @@ static int parse_layers(struct py_request *q, PyObject *dst_layers, PyObject *sr
 /* Request.blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, dst_limit, src_limit,
  * dst_step, src_step, cast=None, scale=None, bias=None, dst_layers=None, src_layers=None) returns a request
  * to move the blocks that an index selects. dst and src are the blocks at the lowest addresses of all_dst and
- * all_src. struct py_request explains the other parameters under the same names. */
+ * all_src. dst_layers and src_layers are each a tuple of tensors or the number of bytes from layer to layer.
+ * struct py_request explains the other parameters. */
 static PyObject *make_blocks(PyObject *type, PyObject *args)
 {
 	PyObject *dst, *src, *perm, *all_dst, *all_src, *index, *scale = Py_None, *bias = Py_None;

@@ -10,8 +10,8 @@
 
 /* ---- Types -------------------------------------------------------------------------------------------- */
 
-/* Returns names of types that items of so many bytes may have, for a message, or NULL if no type that can be
- * converted has this size. */
+/* Returns names of types that items of this size may have, for a message, or NULL if no type that can be
+ * converted has the size. */
 static const char *guess_of(uint64_t bytes)
 {
 	switch (bytes) {

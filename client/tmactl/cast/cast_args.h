@@ -40,8 +40,9 @@ struct cast_args {
 	struct amax_args amax;
 };
 
-/* Parses an option of the groups cast and amax, or the output's type (OPT_TO_DTYPE, OPT_OUTPUT_DTYPE).
- * Returns 0, or -1 with f set, or without it if opt is none of these. */
+/* Parses an option of the groups cast and amax, or the output's type (OPT_TO_DTYPE, OPT_OUTPUT_DTYPE). name
+ * is the option's name without dashes. Returns 0, or -1 with f set. If opt is none of these options, returns
+ * -1 without setting f. */
 int cast_args_set(struct cast_args *args, int opt, const char *name, const char *text, struct failure *f);
 
 /* Checks the options against each other: scale and bias exclude mean and std, all of these exclude computed

@@ -13,8 +13,8 @@
 
 #define POLL_MS       50                 /* longest time between two calls of the progress function */
 #define MAX_BOX_BYTES (64 * 1024 * 1024) /* source and output; larger boxes are not faster */
-#define MIN_BOX_BYTES (1024 * 1024)      /* smaller boxes are not made to keep all workers busy */
-#define BOXES_EACH    4                  /* boxes for each worker that a small job is cut into */
+#define MIN_BOX_BYTES (1024 * 1024)      /* boxes are not made smaller just to keep all workers busy */
+#define BOXES_EACH    4                  /* number of boxes for each worker, in a small job */
 
 static void mover_init(struct mover *m, const struct tmactl *t, const struct mover_job *job);
 static int mover_plan(struct mover *m, struct failure *f);
@@ -61,8 +61,8 @@ static int plan_blocks(struct mover *m, uint64_t memory, struct failure *f)
 }
 
 /* Plans boxes of at most slot_bytes for at most n_workers. Sets *ret_reads_on and *ret_writes_on to whether
- * the source and the output can be used without spooling: they are no pipes, or the boxes come in their
- * order. */
+ * the source and the output can be used without spooling, because they are not sequential or the boxes come
+ * in the order of their bytes. */
 static int plan_for(struct mover *m, int n_workers, uint64_t slot_bytes, uint64_t memory, bool *ret_reads_on,
                     bool *ret_writes_on, struct failure *f)
 {

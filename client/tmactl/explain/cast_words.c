@@ -34,8 +34,9 @@ static const char *formula_of(const struct tma_conversion *c)
 	return scales && adds ? "x * scale + bias" : scales ? "x * scale" : adds ? "x + bias" : "x";
 }
 
-/* Returns whether elements are converted without arithmetic: there is neither scale nor bias, and they are
- * booleans or integers that become booleans or integers, or have 64 bits and become anything. */
+/* Returns whether elements are converted without arithmetic. There must be neither scale nor bias, and the
+ * elements must be booleans or integers that become booleans or integers. Integers of 64 bits may become any
+ * type. */
 static bool is_one_step(const struct cast *cast, const struct tma_conversion *c)
 {
 	return !strcmp(formula_of(c), "x") && class_of(cast->from) != FLOATING &&

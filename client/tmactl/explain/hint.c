@@ -27,7 +27,7 @@ struct trial {
 	int64_t src_strides[TMA_MAX_RANK];
 	int64_t dst_strides[TMA_MAX_RANK];
 	int src_inner; /* dimension of the source whose elements are contiguous: its rows */
-	int dst_inner; /* the same of the destination */
+	int dst_inner; /* the same for the destination */
 };
 
 static int64_t round_up(int64_t n, int64_t unit)
@@ -75,9 +75,9 @@ static void trial_init(struct trial *ret, const struct transform_request *reques
 	ret->src_inner = q->src.strides && q->src.rank > 1 ? 0 : q->src.rank - 1;
 }
 
-/* Rounds rows up to multiples of `unit` elements by larger extents: those of the source, and those of the
- * destination either through the source dimension that feeds them or, if the request pads, through their
- * pads. Returns false if the size becomes too large. */
+/* Makes rows longer, to multiples of `unit` elements. Rows of the source get a larger extent. Rows of the
+ * destination grow with the source dimension that they come from or, if the request pads, by larger pads.
+ * Returns false if the size becomes too large. */
 static bool grow(struct trial *t, int64_t unit)
 {
 	struct transform_request *q = &t->q;
@@ -107,7 +107,7 @@ static bool set_pitch(struct tma_tensor *tensor, int64_t *strides, int inner, in
 	return set_strides(strides, tensor, inner, round_up(tensor->shape[inner], unit));
 }
 
-/* Returns whether rounding a row up to a multiple of `unit` makes it grow so little that it is worth it. */
+/* Returns whether a row that is rounded up to a multiple of `unit` grows little enough (MOST_GROWTH). */
 static bool is_worth_it(const struct tma_tensor *tensor, int inner, int64_t unit)
 {
 	return round_up(tensor->shape[inner], unit) - tensor->shape[inner] <=

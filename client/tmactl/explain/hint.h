@@ -9,11 +9,11 @@ struct hint {
 	char text[384]; /* "": no known change helps */
 };
 
-/* Asks the service to explain the request with rows of a multiple of 16 bytes, trying small changes first,
- * and sets *ret to the first change with which it is fast. plan is the explanation of the unchanged request,
- * and engine the one to plan for; NULL: that of the service. has_pitch says that rows may lie further apart
- * than they are long, which is impossible in a file. Asks nothing if the plan is fast or has no predicted
- * time in ns. Returns 0, or -1 with f set. */
+/* Looks for a change of rows to multiples of 16 bytes that makes the request fast, and sets *ret to the first
+ * one found. Asks the service to explain the request with each change, the smallest first. plan is the
+ * explanation of the unchanged request, and engine the one to plan for; NULL: that of the service. has_pitch
+ * says that rows may lie further apart than they are long, which is impossible in a file. Asks nothing if the
+ * plan is fast or has no predicted time in ns. Returns 0, or -1 with f set. */
 int hint_find(struct hint *ret, tma_client *client, const struct transform_request *request,
               const char *engine, const tma_document *plan, bool has_pitch, struct failure *f);
 

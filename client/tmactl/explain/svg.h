@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* The alignment of a text at its x. Its size and colour come from its class, of the style sheet that
+/* How a text is aligned at its x. The text's size and colour come from its class in the style sheet that
  * svg_begin() writes. */
 enum svg_anchor { SVG_START, SVG_MIDDLE, SVG_END };
 

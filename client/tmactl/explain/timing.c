@@ -10,7 +10,7 @@
 #include "client/tmactl/field.h"
 #include "client/tmactl/terminal/print.h"
 
-#define MOST_RUNS 7 /* the service takes the median of at most so many runs */
+#define MOST_RUNS 7 /* maximum number of runs of which the service takes the median */
 
 const char *timing_print_ns(uint64_t ns, char text[32])
 {

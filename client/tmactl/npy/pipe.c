@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define LOOK_MS    50            /* time after which a wait looks again at whether to stop */
-#define PIPE_BYTES (1024 * 1024) /* size of a pipe's buffer: Linux's default limit for users but root */
+#define PIPE_BYTES (1024 * 1024) /* size of a pipe's buffer: Linux's default limit, except for root */
 
 int pipe_own(int fd, int flags)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A source of an array's bytes: a file, an array of an archive, standard input or another pipe. A file can be
- * read at any position and by several threads at a time. All others are sequential: their bytes can be read
- * once, in order, by one thread at a time. */
+/* A source of an array's bytes: a file, an array of an archive, standard input or another pipe. A regular
+ * file and an array that is stored in an archive without compression can be read at any position and by
+ * several threads at a time. All other sources are sequential: their bytes can be read once, in order, by one
+ * thread at a time. */
 #ifndef CLIENT_TMACTL_NPY_SOURCE_H
 #define CLIENT_TMACTL_NPY_SOURCE_H
 

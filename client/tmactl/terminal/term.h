@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uses the terminal as a full-screen page: the alternate screen, no cursor, single key presses. A signal that
- * suspends the program restores the terminal meanwhile; one that stops it is reported by term_wait(), and the
- * caller then calls term_close(). There is one page in the process, and one thread uses it. */
+/* Uses the terminal as a full-screen page: the alternate screen, no cursor, single key presses. While a
+ * signal suspends the program, the terminal is restored. term_wait() reports a signal that asks the program
+ * to stop, and the caller must then call term_close(). There is one page in the process, and only one thread
+ * may use it. */
 #ifndef CLIENT_TMACTL_TERMINAL_TERM_H
 #define CLIENT_TMACTL_TERMINAL_TERM_H
 
