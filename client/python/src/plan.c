@@ -169,9 +169,10 @@ struct side {
 	struct extent extent;
 };
 
-/* Takes the buffer of an argument. Returns 1 if it can be moved as it is, and the caller then releases the
- * buffer; 0 if it is no plain array, is not laid out as the plan expects, or has no element; or -1 with an
- * exception other than those with which an object refuses its buffer. */
+/* Takes the buffer of an argument. Returns 1 if the argument can be moved as it is; the caller must then
+ * release the buffer. Returns 0 if it is no plain array, gives no such buffer, is not laid out as the plan
+ * expects, or has no element. Returns -1 with any exception that does not just mean that the object refuses
+ * its buffer. */
 static int lay(PyObject *object, const struct py_tensor *expected, bool writable, struct side *ret)
 {
 	const Py_ssize_t size = (Py_ssize_t)tma_dtype_size(expected->dtype);

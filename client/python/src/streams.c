@@ -344,7 +344,7 @@ static int submit(struct py_client *c, const struct py_request *q, struct resolv
 
 	if (rc != TMA_DISCONNECTED)
 		return rc;
-	py_client_take_ended(c); /* lets streams go on that wait for the old connection's requests */
+	py_client_take_ended(c); /* lets streams that wait for the old connection's requests go on */
 	segments_release_stale(c, r);
 	rc = tma_ping(c->client);
 	return rc < 0 ? rc : resolved_submit(c, q, r, order, &pending->ticket);

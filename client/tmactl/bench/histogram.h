@@ -17,8 +17,8 @@ struct histogram {
 
 void histogram_add(struct histogram *h, uint64_t value);
 
-/* Returns a value that at least `percent` percent of all values do not exceed. It is the end of a bar, the
- * first for which this is true, or the greatest value if that is less. Returns 0 if the histogram is
+/* Returns a value that at least `percent` percent of all values do not exceed: the upper end of the first bar
+ * for which this is true, but at most the greatest value that was added. Returns 0 if the histogram is
  * empty. */
 uint64_t histogram_percentile(const struct histogram *h, double percent);
 

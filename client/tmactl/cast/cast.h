@@ -46,8 +46,8 @@ int cast_nothing(enum tma_dtype from, struct failure *f);
  * which must not be fused with others, and the blocks that have scales. */
 void cast_init(struct cast *ret, const struct cast_args *args, enum tma_dtype from, struct view_args *view);
 
-/* cast_bytes() returns the size of the region that holds the lists, of float64, the scales before the biases;
- * it is 0 if there are no lists. cast_fill() writes them to ret. */
+/* cast_bytes() returns how many bytes the lists of scales and biases have as float64, or 0 if there are no
+ * lists. cast_fill() writes them to ret, the scales before the biases. */
 size_t cast_bytes(const struct cast *cast);
 void cast_fill(const struct cast *cast, double *ret);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Moves a view from file to file through the service, box by box (box.h), in bounded memory.
  *
- * A pipe on either side, and a compressed array of an archive, is streamed if the boxes come in the order of
- * its bytes. Otherwise it is spooled.
+ * A sequential source (source.h) and an output that is a pipe are streamed if the boxes come in the order of
+ * their bytes, and otherwise spooled.
  *
  * Worker threads share the boxes. Each has its own connection and regions. It reads the source of a box, lets
  * the service transform it, and writes its output; while one worker waits for the service or the disk, the

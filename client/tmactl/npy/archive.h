@@ -25,9 +25,9 @@ bool archive_is_one(int fd);
 bool archive_is_named(const char *path);
 
 /* Finds the array `name` in the open archive at path, which has file_bytes bytes. ".npy", which numpy.savez
- * appends to names, may be left out. As in numpy.load, the last of several members of one name is taken, and
- * an exact match is preferred to one followed by ".npy". If name is NULL or empty, or there is no such array,
- * the message lists the names of those that exist. */
+ * appends to names, may be left out. As in numpy.load, the last of several members of the same name is taken,
+ * and a member of exactly this name is preferred to one that has ".npy" appended. Fails if name is NULL or
+ * empty, or there is no such array; the message then lists the arrays that exist. */
 int archive_find(struct archive_member *ret, int fd, uint64_t file_bytes, const char *path, const char *name,
                  struct failure *f);
 

@@ -204,8 +204,8 @@ static const char *code_of(const char *text, size_t len, bool has_order, size_t 
 	return NULL;
 }
 
-/* Parses the name of a type of ml_dtypes. Items of a type that the service does not have are single bytes.
- * Returns false if there is no such type. */
+/* Parses the name of a type of ml_dtypes. An item of a type that the service does not have is taken to be one
+ * byte. Returns false if ml_dtypes has no such type. */
 static bool parse_extension(struct descr *ret, const char *text, size_t len)
 {
 	char name[sizeof ret->name];

@@ -9,8 +9,8 @@
 /* Returns whether a path names a stream. */
 bool output_is_stream(const char *path);
 
-/* Sets f to the failure that there is no room for the whole output, and returns -1. error and why come from
- * room_reserve(). */
+/* Sets f to the failure that there is no space for the whole output, and returns -1. error and why come from
+ * room_reserve(), room_check() or room_failed(). */
 int output_no_room(const struct output *output, int error, const char *why, struct failure *f);
 
 /* Opens the stream that output->path names, and checks that output->bytes bytes fit. Points standard output

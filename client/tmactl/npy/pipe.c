@@ -80,7 +80,7 @@ ssize_t pipe_read(int fd, void *data, size_t len, const struct stop *stop)
 }
 
 /* Writes without blocking if fd is a socket. pipe_own() cannot open a socket anew, so O_NONBLOCK would affect
- * all who share it; a flag of the call does not. */
+ * all processes that share it. A flag of the call does not. */
 static ssize_t write_some(int fd, const void *data, size_t len)
 {
 	ssize_t n = send(fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);

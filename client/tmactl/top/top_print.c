@@ -112,8 +112,8 @@ static int device_lines(const struct snapshot *snapshot)
 	return snapshot->n_devices > 1 ? (int)snapshot->n_devices : 0;
 }
 
-/* Writes "  to 2: 1.5 GB/s" to text for each device to which device `from` sends anything, as far as there is
- * room. */
+/* Writes "  to 2: 1.5 GB/s" to text for each device to which device `from` sends anything, as far as these
+ * fit. Returns text. */
 static const char *links_text(const struct snapshot *snapshot, size_t from, char *text, size_t size)
 {
 	char moved[32];
