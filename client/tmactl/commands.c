@@ -140,7 +140,8 @@ static const char *list_word(const char *list, size_t i)
 	return len ? word : NULL;
 }
 
-/* Returns the name of layout i of the library, of a KV cache or of blocked tensors, or NULL past the last. */
+/* Returns the name of the library's layout i, or NULL past the last. The layouts are those of KV caches and
+ * of blocked tensors. */
 static const char *layout_word(size_t i)
 {
 	const tma_layout *layout = tma_layout_at(i);

@@ -65,8 +65,8 @@ const struct cmd_entry *cmd_find(const char *name);
 /* Returns the name of the command most similar to an unknown name, or NULL if none is similar enough. */
 const char *cmd_find_nearest(const char *name);
 
-/* Returns the next option of a table and of the tables that it uses, or NULL after the last. *i is 0 for the
- * first call and is counted up by each. */
+/* Returns the next option of a table and of the tables that it uses, or NULL after the last. *i must be 0 in
+ * the first call, and each call increments it. */
 const struct cmd_row *cmd_next_option(const struct cmd_row *rows, size_t *i);
 
 /* Returns the name of the option most similar to an unknown name, searching the table and the common options,

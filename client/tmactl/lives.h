@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts how often a service came back while several connections to it were open. A life is the time from one
  * start of the service to its end; lives are numbered from 0. The connections notice the end of a life one by
- * one, at different times, but it is counted once. Nothing here locks: the caller must serialize the calls. */
+ * one, at different times, but it is counted once. Nothing here locks, so the caller must serialize the
+ * calls. */
 #ifndef CLIENT_TMACTL_LIVES_H
 #define CLIENT_TMACTL_LIVES_H
 

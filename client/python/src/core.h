@@ -130,12 +130,17 @@ struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype);
  * has none. */
 int py_dtype_of_format(const char *format, Py_ssize_t size);
 
+/* Makes a tensor of an object that has __dlpack__, to which it passes stream. Returns a new reference, or
+ * NULL with an exception. */
 struct py_tensor *py_tensor_of_dlpack(PyObject *object, PyObject *stream);
 
 /* Sets the type, sizes, device and address of t to those of a DLTensor, whose memory remains the producer's.
  * Returns 0, or -1 with an exception. */
 typedef struct DLTensor DLTensor;
 int dlpack_take(struct py_tensor *t, const DLTensor *dl);
+
+/* Makes a tensor of an object that has __cuda_array_interface__. Returns a new reference, or NULL with an
+ * exception. */
 struct py_tensor *py_tensor_of_interface(PyObject *object);
 
 /* Slots and methods of the type Tensor that other files than tensor.c define. */
@@ -182,6 +187,7 @@ PyObject *check_pool(PyObject *self, PyObject *args);
 
 struct pending;
 
+/* Something that was left to be released when the client is unlocked, by release(object). */
 struct deferred {
 	struct deferred *next;
 	void (*release)(void *object);

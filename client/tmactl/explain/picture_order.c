@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws elements in the order of memory, as the source has them on the left and as the destination has them
- * on the right: those of a tile or, if the plan has none, the first ones of the two innermost dimensions. An
- * element has the same number on both sides, and the colour of its row in the source. */
+/* Draws some elements twice, in the order in which they lie in memory: in the source on the left, and in the
+ * destination on the right. They are the elements of a tile or, if the plan has none, the first ones of the
+ * two innermost dimensions. An element has the same number on both sides, and the colour of its row in the
+ * source. */
 #include "picture.h"
 
 #include <inttypes.h>

@@ -227,7 +227,7 @@ static bool parse_extension(struct descr *ret, const char *text, size_t len)
 }
 
 /* Parses a code without its byte order: a kind, a size and, for times, a unit in brackets. Returns false if
- * it is none. is_swapped says that the items are big-endian. */
+ * there is no such code. is_swapped says that the items are big-endian. */
 static bool parse_plain(struct descr *ret, const char *code, size_t len, bool is_swapped)
 {
 	const char kind = *code, *rest = code + 1;

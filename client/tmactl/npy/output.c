@@ -178,8 +178,8 @@ static int open_nameless(const char *directory)
 	return fd;
 }
 
-/* Follows symbolic links to the directory of a file and its name there. Returns false if there is no such
- * directory. */
+/* Finds the directory of the file to which path leads through symbolic links, and the file's name in it.
+ * Returns false if there is no such directory. */
 static bool find_place(const char *path, struct stat *ret_directory, char *ret_name)
 {
 	char target[PATH_MAX];
@@ -229,9 +229,9 @@ int output_write(struct output *output, const void *data, size_t len, uint64_t o
 	return 0;
 }
 
-/* Gives the file the owner, group and mode of the one that it replaces. Only root may change the owner, and
- * other users only to a group of theirs. If the owner or the group cannot be kept, the set-ID bits are
- * cleared, so that they do not grant the rights of another user or group. */
+/* Gives the file the owner, group and mode of the one that it replaces. Only root may change the owner; other
+ * users may change only the group, to one of their own. If the owner or the group cannot be kept, the set-ID
+ * bits are cleared, so that they do not grant the rights of another user or group. */
 static int keep_owner(const struct output *output)
 {
 	bool kept = output->uid == (uid_t)-1 || !fchown(output->fd, output->uid, output->gid);

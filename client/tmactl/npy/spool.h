@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores the bytes of a pipe that are needed in another order than they arrive or leave: in memory if there
- * is enough, otherwise in a file without a name in $TMPDIR, or in /tmp. */
+/* A spool stores the bytes of a pipe that are read or written in a different order from that of the pipe. It
+ * is in memory if there is enough, otherwise in a file without a name in $TMPDIR, or in /tmp. */
 #ifndef CLIENT_TMACTL_NPY_SPOOL_H
 #define CLIENT_TMACTL_NPY_SPOOL_H
 

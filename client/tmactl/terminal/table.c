@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps all cells until the table is printed, because only then the widths of the columns are known. */
+/* Keeps all cells until the table is printed, because the widths of the columns are not known before. */
 #include "table.h"
 
 #include <stdarg.h>

@@ -27,7 +27,7 @@ void term_close(void);
 void term_size(int *ret_columns, int *ret_lines);
 
 /* Replaces the contents of the page. The lines of frame end with "\n" and must not be longer than the
- * terminal is wide. Those that do not fit below are left out. */
+ * terminal is wide. Lines below the bottom of the terminal are left out. */
 void term_show(const char *frame);
 
 /* Waits for a key or a signal, for at most timeout_ms milliseconds. Sets *ret_char if it returns
