@@ -79,9 +79,9 @@ static void free_ended(struct py_client *c)
 	pending_free_all(pending);
 }
 
-/* Closes the connection and frees the tma_client. Waits first for the requests under way, which may still
- * move memory that their callers free next, unless a signal's handler raises an exception. Caller holds the
- * lock and the GIL. */
+/* Closes the connection and frees the tma_client. First waits for the requests under way, because they may
+ * still move memory that their callers free next; an exception from a signal's handler ends this wait. Caller
+ * holds the lock and the GIL. */
 static void close_client(struct py_client *c)
 {
 	tma_client *client = c->client;

@@ -264,19 +264,19 @@ bool py_client_lock_streams(struct py_client *c);
 int py_client_lock_if_open(struct py_client *c);
 int py_client_lock_to_close(struct py_client *c);
 
-/* For destructors: has release(object) called with the lock held and without the GIL, at once if the lock is
- * free, otherwise when the client is unlocked next. Works also for a closed client. Does nothing in a child
- * of fork(), or if memory is exhausted; the object then stays. */
+/* For destructors: has release(object) called with the lock held and without the GIL. It is called at once if
+ * the lock is free, otherwise when the client is unlocked next. Works also for a closed client. Does nothing
+ * in a child of fork(), or if memory is exhausted; the object is then never released. */
 void py_client_release(struct py_client *c, void (*release)(void *object), void *object);
 
 /* Has release(object) called when the client is unlocked next. Needs neither the lock nor the GIL. Returns
  * false if memory is exhausted. */
 bool py_client_defer(struct py_client *c, void (*release)(void *object), void *object);
 
-/* py_client_has_deferred returns whether something is left to release. py_client_release_all releases it,
- * which waits for the service's replies; if another thread holds the lock, that thread releases it when it
- * unlocks the client. py_client_release_now does the same, but wakes the event loop instead if one uses the
- * client. */
+/* py_client_has_deferred returns whether anything is left to release. py_client_release_all releases all of
+ * it, and waits for the service's replies; if another thread holds the lock, it leaves the work to that
+ * thread, which does it when it unlocks the client. py_client_release_now only wakes the event loop if one
+ * uses the client, and otherwise does the same as py_client_release_all. */
 bool py_client_has_deferred(struct py_client *c);
 void py_client_release_now(struct py_client *c);
 void py_client_release_all(struct py_client *c);
@@ -372,9 +372,9 @@ extern PyType_Spec py_region_spec;
 /* Returns a new Region object without memory, or NULL with an exception. */
 struct py_region *py_region_alloc(struct py_client *c);
 
-/* Makes a region of zeroed host memory, which is mapped for the device first unless device is NULL. With
- * is_shared a driver may pin the memory, or other processes may write to it, so the library does not seal it.
- * Returns a new reference, or NULL with an exception. */
+/* Makes a region of zeroed host memory, which is mapped for the device first unless device is NULL. is_shared
+ * says that a driver may pin the memory or other processes may write to it; the library then does not seal
+ * it. Returns a new reference, or NULL with an exception. */
 PyObject *py_region_create(struct py_client *c, uint64_t size, const char *device, bool is_shared);
 
 /* For destructors: has the region released as soon as possible. After that the size bytes at address are

@@ -12,7 +12,7 @@
 
 /* The data for the release of a region after its Region object is gone. It is allocated with the object,
  * because a destructor cannot fail. The memory is unmapped only after the client has released the region:
- * otherwise tma_region_find could find the region at addresses that are another mapping's by then. */
+ * otherwise another mapping could get its addresses, and tma_region_find would take it for the region. */
 struct remains {
 	struct py_client *client;
 	tma_region *region;

@@ -133,9 +133,10 @@ void py_tensor_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-/* Tensor.at(address, dtype, shape, strides, device, owner) returns a view of memory at an address, which
- * owner keeps. Strides are in elements, device is a tuple (type, number) of DLPack. Whether the memory exists
- * is not checked: the method is for kinds of objects that the package knows. */
+/* Tensor.at(address, dtype, shape, strides, device, owner) returns a view of memory at an address. owner is
+ * the object that keeps the memory alive, strides are in elements, and device is a tuple (type, number) of
+ * DLPack. Whether the memory exists is not checked: the method is for kinds of objects that the package
+ * knows. */
 PyObject *py_tensor_at(PyObject *type, PyObject *args)
 {
 	PyObject *shape, *strides, *owner;
