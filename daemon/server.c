@@ -26,12 +26,12 @@
 #include "daemon/memory/region.h"
 #include "proto/status.h"
 
-/* Most descriptors that the process may need besides those of its connections. Half of them are for regions,
- * of which the kernel lets a process map 65530. */
+/* Maximum number of descriptors that the process may need besides those of its connections. Half of them are
+ * for regions; the kernel lets a process map 65530 of them. */
 #define DESCRIPTORS 131072
 
-/* Longest time for which an iteration works for the engine. Waking a thread and being woken by it takes about
- * as long. */
+/* Maximum time in ns that an iteration of the loop spends on work of the engine (devices_drive). Waking a
+ * thread and being woken by it takes about as long. */
 #define DRIVE_NS 20000
 
 static void server_note_losses(struct server *server);
@@ -162,8 +162,8 @@ static void do_nothing(uv_work_t *work)
 	(void)work;
 }
 
-/* Starts the threads of libuv's pool by giving them work, while the signals are blocked: the threads inherit
- * that. */
+/* Blocks the signals, and starts the threads of libuv's pool by giving them work. The threads inherit the
+ * blocked signals. */
 static void start_pool(struct server *server)
 {
 	mask_stop_signals(SIG_BLOCK);
@@ -408,17 +408,17 @@ void server_stop(struct server *server)
 
 /* ==== The end ======================================================================================== */
 
-/* When the service stops, sessions finish what has arrived. After drain_deadline_ms those that are left are
- * ended, and what has not ended LAST_MS later is left to the end of the process. A second signal ends the
- * sessions at once.
+/* When the service stops, sessions finish the requests that have arrived. Sessions that are left after
+ * drain_deadline_ms are ended. LAST_MS later the process ends, even if some sessions or threads have not
+ * ended. A second signal ends the sessions without waiting for the deadline.
  *
- * When a device is lost, sessions are told, and have LOST_MS to read that.
+ * When the device is lost, clients are told, and have LOST_MS to read that.
  */
 
-/* Time for sessions and jobs that are ended at the drain deadline to be gone. */
+/* Time in ms that sessions and jobs have to end after the drain deadline. */
 #define LAST_MS 1000
 
-/* Time for clients to read that the device is lost. */
+/* Time in ms that clients have to read that the device is lost. */
 #define LOST_MS 1000
 
 static void on_drain_deadline(uv_timer_t *timer);

@@ -86,7 +86,7 @@ static void batch_job_submit(struct job *job, struct batch *batch)
 }
 
 /* Counts what each item has moved; `bytes` is the sum. The engine measures the batch as a whole, so each item
- * that succeeded gets a share of the time by its bytes. */
+ * that succeeded gets a share of the time in proportion to its bytes. */
 static void batch_job_count(struct job *job, const struct batch *batch, uint64_t bytes)
 {
 	const struct batch_item *item = batch->items;
@@ -139,7 +139,7 @@ static int add_charged(struct job *job, const struct msg_plan_run *run, struct e
 	return r;
 }
 
-/* Adds a run over tables. It is as many moves as the tables have entries, which are charged as jobs_per_uid
+/* Adds a run over tables, which has one move for each entry of a table. The moves are charged as jobs_per_uid
  * before the entries are looked at. */
 static int add_tables(struct job *job, const struct msg_plan_run *run, struct error *err)
 {
@@ -202,8 +202,8 @@ static void count_refused(struct session *session, const struct batch *batch)
 			session_count_error(session, batch->statuses[i]);
 }
 
-/* Limits on the steps of searches for overlaps: MOST_STEPS for all items of a message together and, in
- * addition, ITEM_STEPS for each item, which is enough to decide layouts in use. */
+/* Limits on the steps of searches for overlaps. Each item has ITEM_STEPS, which are enough for usual layouts;
+ * the items of a message together have MOST_STEPS more. */
 #define MOST_STEPS 65536
 #define ITEM_STEPS 256
 
@@ -212,9 +212,9 @@ static uint64_t beyond(uint64_t taken, uint64_t free)
 	return taken > free ? taken - free : 0;
 }
 
-/* Adds item i, unless the items before it have used up the steps. All users share the loop, so items whose
- * intricate layouts would hold it up are refused. *taken counts the steps that items took beyond ITEM_STEPS
- * for each. */
+/* Adds item i, unless the items before it have used up MOST_STEPS. All users share the loop, so items with
+ * intricate layouts, which would hold it up, are refused. *taken is the number of steps that items took
+ * beyond the ITEM_STEPS that each of them has. */
 static int check_item(struct job *job, const struct item_list *items, uint32_t i, uint64_t *taken,
                       struct error *err)
 {
@@ -232,7 +232,7 @@ static int check_item(struct job *job, const struct item_list *items, uint32_t i
 }
 
 /* Adds all items to the batch, or refuses them. After an item that has to wait for memory or plans, the
- * others are checked all the same, so that everything is mapped and made at once. Returns 0, or
+ * others are checked all the same, so that everything is mapped and made together. Returns 0, or
  * PLANNING_LATER if an item has to wait. */
 static int check_items(struct job *job, const struct rpc_request *request)
 {
@@ -498,7 +498,7 @@ static int plan_piece(struct session *session, const struct sliced *sliced, cons
 }
 
 /* Plans all pieces and adds them to the batch. After a piece that has to wait for memory or plans, the others
- * are planned all the same, so that everything is mapped and made at once. Returns PLANNING_LATER if a piece
+ * are planned all the same, so that everything is mapped and made together. Returns PLANNING_LATER if a piece
  * has to wait. */
 static int plan_pieces(struct job *job, const struct sliced *sliced, const struct pieces *pieces,
                        struct error *err)

@@ -23,17 +23,17 @@
 /* ==== Parts of a region ============================================================================== */
 
 /* The parts of a region_register request are descriptors that came with it, and regions of the connection.
- * They are held from the request until its memory is mapped.
+ * Both are held from the request until its memory is mapped.
  *
- * The descriptors and the list are charged meanwhile, and a region that is released stays until then. The
- * engine asks the driver about them off the loop.
+ * Until then, the descriptors and the list of parts are charged, and a region that the client releases stays
+ * mapped. The engine asks the driver about the parts off the loop.
  */
 
 /* A zero-initialised struct has no parts. */
 struct region_parts {
 	uint32_t n;
 	struct engine_part *list;
-	struct region **regions; /* by part; NULL: the part has a descriptor */
+	struct region **regions; /* one for each part; NULL: the part is a descriptor */
 	uint64_t bytes;          /* sum of the sizes of all parts */
 	struct charge fds;
 	struct charge list_bytes;
@@ -141,9 +141,9 @@ static int take_parts(struct region_parts *parts, struct session *session,
 	return r < 0 ? r : take_fds(parts, session, n_fds, err);
 }
 
-/* Returns how many descriptors are dropped when the request is refused: those that came with its bytes alone
- * or, if that is more, as many as its list takes. Descriptors beyond these belong to the next request, even
- * if they came with bytes of both. */
+/* Returns how many descriptors to drop when the request is refused: those that can belong only to it or, if
+ * that is more, as many as its list of parts takes. Descriptors beyond these belong to the next request, even
+ * if they came with bytes of both requests. */
 static uint32_t count_fds(const struct session *session, const struct message_list *list)
 {
 	const uint32_t own = session_count_own_fds(session);
@@ -180,7 +180,7 @@ static int region_parts_init(struct region_parts *parts, struct session *session
 	return r;
 }
 
-/* Returns how many allocations the parts are. */
+/* Returns the number of allocations that the parts lie in. */
 static uint64_t region_parts_count(const struct region_parts *parts)
 {
 	uint64_t n = 0;
@@ -230,7 +230,7 @@ struct mapping {
 	const struct method *method;
 	uint64_t start_ns; /* when handling of the request began (uv_hrtime) */
 	bool create;
-	/* DEVICE_ANY: the one that the memory is on, which map_somewhere finds. */
+	/* Index of the device; DEVICE_ANY: map_somewhere finds the device that the memory is on. */
 	uint32_t device;
 	struct engine_handle handle; /* create: only kind and size are set; register: fd is ours to close */
 	char handle_bytes[ENGINE_HANDLE_BYTES]; /* the bytes of handle.handle */
@@ -242,7 +242,7 @@ struct mapping {
 	int status;
 	struct error err;
 	struct engine_memory *memory;
-	/* By device: loose memory as that device has mapped it; NULL: it has not. */
+	/* Indexed by device: the mapping of loose memory by that device; NULL: it has none. */
 	struct engine_memory *further[ENGINES_MOST];
 	struct engine_export made; /* create: what the client gets */
 	bool seal;                 /* register: value of region_registered.seal */
@@ -277,8 +277,8 @@ static bool keeps_source(const struct mapping *m)
 	return m->session->service->devices.n > 1;
 }
 
-/* Returns how many devices map the memory when it is registered: all of them, if it may be loose (region.h).
- */
+/* Returns how many devices map the memory when it is registered: all of them if it may be loose (region.h),
+ * otherwise 1. */
 static uint32_t count_mappings(const struct mapping *m)
 {
 	const struct devices *devices = &m->session->service->devices;
@@ -320,8 +320,8 @@ static int take_charges(struct mapping *mapping, const struct region_parts *part
 	return r;
 }
 
-/* Queues the chore that maps or creates the memory. Takes over handle->fd and *parts, but not on failure.
- * parts may be NULL. */
+/* Queues the chore that maps or creates the memory. On success, takes over handle->fd and *parts. parts is
+ * NULL if the memory is one allocation. */
 static int start_mapping(struct session *session, const struct rpc_request *request, bool create,
                          uint32_t device, const struct engine_handle *handle, struct region_parts *parts,
                          struct error *err)
@@ -380,8 +380,9 @@ static struct mapping *mapping_of(struct chore *chore)
 	return (struct mapping *)((char *)chore - offsetof(struct mapping, chore));
 }
 
-/* Called before the chore's first step. Memory that the chore will create is charged as an outgoing
- * descriptor from now on, not while the chore waits. */
+/* Called before the chore's first step. Only now is memory that the chore will create charged as an outgoing
+ * descriptor, so that nothing is charged while the chore waits. Returns false, with the mapping freed, if
+ * nobody waits for the memory any more or the charge exceeds a limit. */
 static bool may_begin(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
@@ -512,7 +513,7 @@ static void answer(struct mapping *m, struct region *region)
 	}
 }
 
-/* Unmaps memory that is no longer wanted. */
+/* Runs as a chore: unmaps the memory of a mapping from which no region could be made. */
 static bool unmap(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
@@ -538,8 +539,8 @@ static void refuse(struct chore *chore)
 	session_settle(session);
 }
 
-/* Gives the region what it can be mapped again from (region_keep_source): what it was registered by, or what
- * its client gets. */
+/* Gives the region the handle from which it can be mapped again (region_keep_source): the one that it was
+ * registered by or, if the service created the memory, the one that its client gets. */
 static void keep_source(struct mapping *m, struct region *region)
 {
 	struct engine_handle handle = m->handle;
@@ -614,7 +615,8 @@ static int check_handle(const struct msg_region_register *p, struct error *err)
 }
 
 /* Sets *ret to the device of a region. Memory of a device is on the device that the request names, or on
- * DEVICE_ANY if it names none; host memory goes to the device that is named, or to the first one. */
+ * DEVICE_ANY if it names none. Host memory goes to the device that is named, or to the first one if none is
+ * named or the UUID is unknown. */
 static int find_device(const struct msg_region_register *p, const struct devices *devices, uint32_t *ret,
                        struct error *err)
 {
@@ -634,8 +636,8 @@ static int find_device(const struct msg_region_register *p, const struct devices
 	                 (int)(uuid.len < 64 ? uuid.len : 64), uuid.data, all);
 }
 
-/* Sets *device to the device of all parts, which must be the same one. Only parts that are regions tell their
- * device. */
+/* Sets *device to the device of all parts, which must be the same one. Parts that are descriptors are not
+ * checked here: their devices are not known yet. */
 static int find_parts_device(const struct region_parts *parts, const struct devices *devices,
                              uint32_t *device, struct error *err)
 {
@@ -746,7 +748,8 @@ int method_region_create(struct session *session, const struct rpc_request *requ
 	return start_mapping(session, request, true, device, &handle, NULL, err);
 }
 
-/* A release that is to be answered when the memory has gone. The session waits for it as for a mapping. */
+/* A release that is answered when the memory has been unmapped. Until then it counts in session->mappings, so
+ * that the session is not freed. */
 struct release {
 	struct session *session;
 	uint32_t msgid;

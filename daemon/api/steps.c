@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts transforms that run in steps, on several devices: those with several destinations (further_dst),
- * some of which are made from others in the way that links.h plans, and those between two devices that do not
- * reach each other, which pass through host memory. Both are cut into smaller transforms. */
+/* Starts transforms that run in steps, on several devices. There are two kinds. A transform with several
+ * destinations (further_dst) makes some of them from others, in the way that links.h plans. A transform
+ * between two devices that do not reach each other passes through host memory. Both are cut into smaller
+ * transforms. */
 #include "transforms.h"
 
 #include <inttypes.h>
@@ -64,8 +65,8 @@ static void cut_operand(struct msg_operand *operand, uint32_t rank, uint32_t dim
 }
 
 /* Sets may[d] for each dimension d of dst: whether n rows of dst are made from n rows of src. It is false for
- * dimensions with pads or crops, and for all dimensions of a transform with splits or amax. The transform has
- * been checked. */
+ * dimensions with pads or crops, and for all dimensions of a transform with splits or amax. The transform
+ * must have been checked. */
 static void transform_may_cut(const struct msg_transform *params, bool may[TENSOR_MAX_RANK])
 {
 	const bool is_split = (params->dst.has | params->src.has) & F(tensor, split);
@@ -82,8 +83,8 @@ static uint32_t transform_src_dim(const struct msg_transform *params, uint32_t d
 	return params->has & F(transform, perm) ? (uint32_t)params->perm.v[dim] : dim;
 }
 
-/* Reduces the transform to the part that makes `rows` rows of dst, from row `at` of dimension dim on, which
- * must be one that may be cut. */
+/* Reduces the transform to the part that makes `rows` rows of dst, from row `at` of dimension dim on. dim
+ * must be a dimension that may be cut. */
 static void transform_cut(struct msg_transform *params, uint32_t dim, int64_t at, int64_t rows)
 {
 	const uint32_t rank = params->dst.shape.n;
@@ -96,8 +97,8 @@ static void transform_cut(struct msg_transform *params, uint32_t dim, int64_t at
 		cut_operand(&params->bias, rank, dim, at, rows);
 }
 
-/* Creates a job, has fill(job, arg) add its batch and steps, and queues it. `charged` of its moves have been
- * charged for when fill returns. */
+/* Creates a job, has fill(job, arg) add its batch and steps, and queues it. `charged` is the number of its
+ * moves that have been charged for when fill returns. */
 static int start_steps(struct session *session, const struct rpc_request *request, const struct order *order,
                        void (*answer)(struct job *job),
                        int (*fill)(struct job *job, const void *arg, struct error *err), const void *arg,
@@ -130,7 +131,8 @@ struct destinations {
 	struct request_destination of[];               /* by destination */
 };
 
-/* A job keeps for its answer how many items of its batch make each move of the tree. */
+/* Number of items of the job's batch that each move of the tree consists of. The job keeps it for its answer.
+ */
 struct made {
 	uint32_t n;
 	uint32_t items[];
@@ -206,8 +208,8 @@ static void plan_cut(struct destinations *all, uint64_t bytes, uint64_t chunk_by
 		all->cut = multicast_plan_cut(rank, shape->v, NULL, bytes, chunk_bytes, all->n);
 }
 
-/* Plans the tree and how it is cut. A star converts once for each destination, so it is not used for an exact
- * cast, whose changed values it would count as often. */
+/* Plans the tree and how it is cut. A star converts once for each destination. It is not used for an exact
+ * cast, because it would count each changed value once for each destination. */
 static void plan_moves(struct destinations *all, struct session *session, struct region *src)
 {
 	const struct devices *devices = &session->service->devices;
@@ -269,7 +271,7 @@ static int add_chunk(struct job *job, const struct destinations *all, const stru
 
 /* Plans all moves of the tree, chunk by chunk, and adds them to the batch. after[i] is set as spread_new_tree
  * takes it. After a move that has to wait for memory or plans, the others are planned all the same, so that
- * everything is mapped and made at once. Returns PLANNING_LATER if a move has to wait. */
+ * everything is mapped and made together. Returns PLANNING_LATER if a move has to wait. */
 static int add_moves(struct job *job, const struct destinations *all, struct made *made, uint32_t *after,
                      struct error *err)
 {
@@ -301,7 +303,7 @@ static int add_moves(struct job *job, const struct destinations *all, struct mad
 
 /* ---- The job ------------------------------------------------------------------------------------------- */
 
-/* Counts each destination as a transform, with a share of the engines' time by its bytes. */
+/* Counts each destination as a transform, with a share of the engines' time in proportion to its bytes. */
 static void count_destinations(struct job *job, const struct made *made, uint64_t bytes)
 {
 	const struct batch_item *item = job->parts->items;
@@ -419,7 +421,8 @@ int destinations_start(struct session *session, const struct rpc_request *reques
 /* A transform is cut into boxes, each of which takes two moves: one packs the box's source into host memory,
  * the other one moves it from there to its destination. The buffer has two halves, which boxes use in turn.
  *
- * MOST_BOXES is the most boxes of a transform, and MOST_BOX_BYTES the most bytes of a box's source.
+ * MOST_BOXES is the maximum number of boxes of a transform, and MOST_BOX_BYTES the maximum size of a box's
+ * source.
  */
 
 #define MOST_BOXES     256
@@ -460,9 +463,9 @@ static uint64_t src_bytes(const struct msg_tensor *src)
 	return bytes;
 }
 
-/* Plans boxes whose source has at most half_bytes, if that is possible, by cutting dimensions from the
- * outermost one on. Sets b->rows and b->n, which is MOST_BOXES + 1 if there are too many boxes. Returns the
- * number of bytes of a box's source. */
+/* Plans boxes whose source has at most half_bytes, if that is possible, by cutting one dimension after the
+ * other, beginning with the outermost one. Sets b->rows and b->n, which is MOST_BOXES + 1 if there are too
+ * many boxes. Returns the number of bytes of a box's source. */
 static uint64_t plan_boxes(struct bounced *b, uint64_t half_bytes)
 {
 	const struct int_list *shape = &b->params->dst.shape;
@@ -579,7 +582,7 @@ static int add_unpack(struct job *job, const struct bounced *b, struct msg_trans
 
 /* Plans both moves of all boxes and adds them to the batch. after[i] is set as spread_new_tree takes it.
  * After a move that has to wait for memory or plans, the others are planned all the same, so that everything
- * is mapped and made at once. Returns PLANNING_LATER if a move has to wait. */
+ * is mapped and made together. Returns PLANNING_LATER if a move has to wait. */
 static int add_boxes(struct job *job, const struct bounced *b, uint32_t *after, struct error *err)
 {
 	bool is_later = false;

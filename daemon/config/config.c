@@ -203,8 +203,8 @@ static void enter_section(struct reading *r, const char *text, const char *end)
 		    r->file->path, r->line, (int)len, text + 1);
 }
 
-/* Returns whether libinih gets to see the line; if not, it gets an empty line instead. most is the longest
- * line that fits into its buffer. */
+/* Returns whether libinih gets to see the line; if not, it gets an empty line instead. most is the length of
+ * the longest line that fits into libinih's buffer. */
 static bool is_passed_on(struct reading *r, const char *text, const char *end, size_t most)
 {
 	for (const char *c = text; c < end; c++)

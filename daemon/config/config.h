@@ -16,8 +16,8 @@
 #include "overrides.h"
 
 #define CONFIG_FILES       2     /* tmad.conf and the file of the instance */
-#define CONFIG_FILE_BYTES  65536 /* most bytes of a file */
-#define CONFIG_ERRORS      32    /* most errors whose messages are kept; further errors are only counted */
+#define CONFIG_FILE_BYTES  65536 /* maximum size of a file */
+#define CONFIG_ERRORS      32    /* maximum number of errors whose messages are kept; others are counted */
 #define CONFIG_ERROR_BYTES 768
 
 struct config_file {
@@ -49,7 +49,7 @@ struct config *config_read_kept(int argc, char **argv, const char *text);
 /* config may be NULL. */
 void config_free(struct config *config);
 
-/* Calls say for each warning, about what is no error but administrators should know. */
+/* Calls say for each warning: something that is not an error, but that administrators should know. */
 void config_say_warnings(const struct config *config, void (*say)(const char *line));
 
 /* Calls say for each error message, and once more with the number of further errors if there are any. */

@@ -200,7 +200,7 @@ void overrides_apply(const struct overrides *overrides, uint64_t set, struct lim
 
 /* ==== Names ========================================================================================== */
 
-#define LOOKUP_BYTES 65536 /* most bytes of an entry; a group with very many members is an error */
+#define LOOKUP_BYTES 65536 /* maximum size of an entry; a group with too many members cannot be looked up */
 #define MOST_ID      (UINT32_MAX - 1)
 
 /* Returns whether text consists of digits only; a name may begin with a digit. */
@@ -266,7 +266,7 @@ int group_parse(const char *text, uint32_t *ret, struct error *err)
 
 /* Ranges are sorted by their first uid, so that a lookup is a binary search. */
 
-#define MOST_STEPS 32 /* most owners of owners that a lookup follows */
+#define MOST_STEPS 32 /* maximum number of steps from an owner to its own owner */
 
 /* ---- Reading ------------------------------------------------------------------------------------------ */
 
@@ -464,7 +464,7 @@ void subuids_deinit(struct subuids *subuids)
 
 /* ---- Lookups ------------------------------------------------------------------------------------------ */
 
-/* Returns the first range in the file that has the uid, or NULL if none has. */
+/* Returns the first range in the file that contains the uid, or NULL if none does. */
 static const struct subuid_range *find_range(const struct subuids *subuids, uint32_t uid)
 {
 	const struct subuid_range *found = NULL;

@@ -23,7 +23,8 @@
 #include "proto/status.h"
 #include "limits.h"
 
-#define OVERRIDES_MOST 64 /* most sections; a set of sections is a uint64_t with one bit for each */
+/* Maximum number of sections. A set of sections is a uint64_t with one bit for each. */
+#define OVERRIDES_MOST 64
 
 /* Size of a buffer for the path of a cgroup. A longer path would not fit into a line of tmad.conf. */
 #define OVERRIDE_CGROUP_BYTES 181

@@ -52,8 +52,8 @@ static struct batch *allocate(uint32_t room)
 	return NULL;
 }
 
-/* Makes room for n more items than batch_new was told, because some items of the request become several.
- * Returns false if out of memory. */
+/* Makes room for n items beyond the number passed to batch_new, because some items of the request become
+ * several. Returns false if out of memory. */
 static bool make_item_room(struct batch *batch, uint32_t n)
 {
 	const uint32_t room = batch->room + n;
@@ -204,7 +204,7 @@ static void add_runs(struct batch *batch, const struct blocks_job *list, uint32_
 			continue;
 		at.device = device;
 		blocks_job_place(list, i, &at);
-		if (item.n_moves++ == 0) { /* its other regions are held by the tables */
+		if (item.n_moves++ == 0) { /* the tables hold the regions of the other moves */
 			item.dst = at.dst;
 			item.src = at.src;
 		}
@@ -306,10 +306,12 @@ static uint32_t batch_asked(const struct batch *batch, uint32_t i, uint32_t *ret
 	return n;
 }
 
-/* Sets statuses[0] to statuses[n_asked - 1], one for each item of the request, and the messages of inexact
- * casts. Returns how many items failed, and sets *ret_bytes to the bytes moved. batch_refuse has put the
- * status of a refused item at its index among all items; that index is never less than the one that is
- * written here, so the status has not been overwritten when it is read. */
+/* Fills in the first n_asked elements of batch->statuses, one for each item of the request, and the messages
+ * of inexact casts. Returns how many items failed, and sets *ret_bytes to the bytes moved.
+ *
+ * batch_refuse has stored the status of a refused item at its index among all items. That index is never less
+ * than the index that is written here, so no status is overwritten before it is read.
+ */
 static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 {
 	const struct engine_move *move = batch->moves;
@@ -338,8 +340,8 @@ static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 	return n_bad;
 }
 
-/* Returns the errors of the items that failed, n_bad in number, until one does not fit into the reply.
- * Returns none if out of memory: the statuses are enough. */
+/* Returns the errors of the n_bad items that failed, up to the first one whose message was not kept or does
+ * not fit into the reply. Returns none if out of memory: the statuses are enough. */
 static struct message_list errors_of(const struct batch *batch, uint32_t n_bad)
 {
 	struct msg_item_error *errors = n_bad ? calloc(n_bad, sizeof *errors) : NULL;
@@ -390,9 +392,10 @@ struct spread_step {
 	struct engine_job engine_job; /* must be first: on_step_done casts */
 	struct spread *spread;
 	uint32_t device;
-	bool is_withdrawn; /* canceled by spread_cancel in vain; on_step_done submits it again */
-	uint32_t *move;    /* for each of the step's moves, its index in the batch */
-	uint32_t after;    /* index of the step that it comes after, or SPREAD_AT_ONCE */
+	/* spread_cancel has canceled this step, but not all steps. on_step_done submits it again. */
+	bool is_withdrawn;
+	uint32_t *move; /* for each of the step's moves, its index in the batch */
+	uint32_t after; /* index of the step that it comes after, or SPREAD_AT_ONCE */
 	/* Index of the first step that comes after this one, and of the next step that comes after the same
 	 * one as this; NONE ends a list. */
 	uint32_t first, next;
@@ -501,7 +504,7 @@ static int take_order(struct spread_step *step, const struct job *job, struct er
 	if (r == 0 && step->after == SPREAD_AT_ONCE && whole->wait.memory)
 		r = take_wait(step, job, err);
 	own->share = whole->share;
-	if (step->after != SPREAD_AT_ONCE) /* its deadline holds for the first steps only */
+	if (step->after != SPREAD_AT_ONCE) /* the deadline holds only for steps that start at once */
 		own->share.begin_until_ns = 0;
 	own->on_done = on_step_done;
 	return r;
@@ -522,8 +525,8 @@ static int fill(struct spread *spread, const uint32_t *step_of, struct error *er
 	return r;
 }
 
-/* Fills in the spread and sets *ret to it, or frees it on failure. spread or step_of is NULL if out of
- * memory. */
+/* Fills in the spread and sets *ret to it, or frees it on failure. Fails with NO_MEMORY if spread or step_of
+ * is NULL. */
 static int finish(struct spread *spread, const uint32_t *step_of, struct spread **ret, struct error *err)
 {
 	int r = spread && step_of

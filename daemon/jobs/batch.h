@@ -29,7 +29,8 @@ struct batch_item {
 	uint32_t device; /* device that the item runs on */
 	/* It belongs to the same item of the request as the one before it, but runs on another device. */
 	bool continues;
-	/* Number of its parts, or of the entries of its tables that run on the device. 0: it was refused. */
+	/* Number of moves: one for each of its parts, or for each entry of its tables that runs on the
+	 * device. 0: the item was refused. */
 	uint32_t n_moves;
 	uint32_t largest; /* index of the largest among its moves */
 	struct region *dst;
@@ -50,7 +51,8 @@ struct batch {
 	uint32_t n_asked;
 	uint32_t n_good; /* those of n_asked that were not refused */
 	struct batch_item *items;
-	/* By item, set for refused ones; batch_result sets them by item of the request. */
+	/* Indexed by item, and set only for refused items, until batch_result fills in one status for each
+	 * item of the request. */
 	int32_t *statuses;
 	uint32_t moves_room;
 	uint32_t n_moves;          /* moves of all items, in the order of the items */

@@ -77,9 +77,9 @@ int job_run_on(struct job *job, uint32_t device, struct error *err);
 /* Holds the region until the job is freed. */
 void job_use(struct job *job, struct region *region);
 
-/* Sets the parts that the job moves, and charges for them: a job for which there was room may exceed the
- * limit by its parts. Takes over the caller's references to plans. Returns 0 or NO_MEMORY, after which the
- * caller drops the job. */
+/* Sets the parts that the job moves, and charges for them, even beyond the limit: a job that has been
+ * admitted may have any number of parts. Takes over the caller's references to plans. Returns 0 or NO_MEMORY,
+ * after which the caller drops the job. */
 int job_set_parts(struct job *job, struct parts *parts, struct error *err);
 
 /* Returns the bytes that the job's transform has moved, and sets *ret to the family of its largest part. For
@@ -125,9 +125,9 @@ void jobs_free_kept(struct service *service);
 /* A session's jobs run in order, even if they run on the engines of several devices.
  *
  * A job starts when all earlier jobs of its session have ended. An engine keeps that order among the jobs
- * that it has been given. So at any time all jobs of a session that engines have are on one device. The first
- * job for another device is held on the loop, with all jobs behind it, until they have ended. If there is one
- * device, no job is ever held.
+ * that it has been given. So all jobs of a session that engines have at a time are on one device. The first
+ * job for another device is held on the loop, with all jobs behind it, until the jobs that engines have are
+ * done. If there is one device, no job is ever held.
  */
 
 /* Cancels all jobs of the session as engine_stream_cancel does. sequence_reap ends the held jobs in their

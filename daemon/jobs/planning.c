@@ -19,12 +19,13 @@
 
 /* A session has two slots for what a request has noted (struct planning): one for messages and one for
  * entries of its ring, because a request of one kind may wait while one of the other kind is handled. The
- * lowest bit of session->asking selects the slot. While a chore is under way, only the chore touches the
+ * lowest bit of session->asking selects the slot. While a chore is under way, only the chore uses its struct
  * planning. */
 
 #define BUCKETS 64
 
-/* Most plans that one handling of a request notes; noting one takes a few microseconds. */
+/* Maximum number of plans that are noted each time a request is handled. Noting one takes a few microseconds.
+ */
 #define MOST_NOTED 256
 
 /* A plan that a request has noted. */
@@ -36,8 +37,8 @@ struct want {
 	struct plan_places places;
 	struct engine_plan *plan; /* NULL: not prepared yet, or refused because of err */
 	struct error err;
-	/* Steps of the search for overlaps on the chore's thread. They count as the request's
-	 * (overlap_count_steps). */
+	/* Number of steps that the search for overlaps took on the chore's thread. take_want adds them to the
+	 * steps of the request (overlap_count_steps). */
 	uint64_t steps;
 	struct plan_key key;
 };
@@ -477,7 +478,7 @@ static void keep_plan(struct session *session, struct prepared *prepared, struct
 	*kept = entry;
 }
 
-/* Finds the plan for places like these. The caller gets no reference. */
+/* Finds the plan of the part for places like `places`. The caller gets no reference. */
 static int find_plan(struct session *session, struct prepared *prepared, struct prepared_part *part,
                      uint32_t device, struct plan_places places, struct engine_plan **ret, struct error *err)
 {

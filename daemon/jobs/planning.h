@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* This module gets plans and explanations for requests without holding up the loop.
  *
- * Preparing a plan means to check its transform, which takes a microsecond, or some milliseconds if tensors
- * have to be searched for overlaps; the engine makes its own part of the plan later, when it first needs it.
+ * Preparing a plan means checking its transform. That takes a microsecond, or some milliseconds if tensors
+ * have to be searched for overlaps. The engine makes its own part of the plan later, when it first needs it.
  * A request may need many plans: one for each part of a split, each item of a batch, each piece of a reshard.
- * Each time that the loop handles a request, it prepares plans for PLANNING_LOOP_NS. It notes the others, and
- * the session waits (WAIT_MEMORY) until a chore has prepared them. Then the request is handled anew and finds
- * them, or notes more. So preparing plans costs only the time of the threads that do the user's chores. An
- * explanation needs the engine's part of a plan too, so a chore always makes it.
+ * Each time that the loop handles a request, it prepares plans for about PLANNING_LOOP_NS. It notes the
+ * others, and the session waits (WAIT_MEMORY) until a chore has prepared them. Then the request is handled
+ * again and finds them, or notes more. So preparing plans takes little of the loop's time; most of it is the
+ * time of the threads that do the user's chores. An explanation needs the engine's part of a plan too, so a
+ * chore always makes it.
  *
  * What a request has noted is kept until the request has been answered, because the cache of plans may evict
- * it before. It is charged to the user (list_bytes_per_uid).
+ * it earlier. It is charged to the user (list_bytes_per_uid).
  */
 #ifndef DAEMON_JOBS_PLANNING_H
 #define DAEMON_JOBS_PLANNING_H
@@ -35,7 +36,7 @@ struct session;
  */
 #define PLANNING_LATER REACH_LATER
 
-/* Finds the plan for such places on a device. *ret holds a reference for the caller. Returns 0,
+/* Finds the plan for places like `places` on a device. *ret holds a reference for the caller. Returns 0,
  * PLANNING_LATER, QUOTA, or what engine_prepare does. */
 int planning_get(struct session *session, uint32_t device, const struct transform_spec *spec,
                  struct plan_places places, struct engine_plan **ret, struct error *err);
@@ -94,10 +95,10 @@ static inline void planning_end(struct session *session)
 /* A prepared plan is a transform that a connection has had checked in advance, except for the places of its
  * tensors.
  *
- * What a plan depends on of the places (their alignment, and their phases for the Tensor Memory Accelerator)
- * rarely changes from run to run. A prepared plan keeps the engine's plans for the places used last, so that
- * a run needs no lookup. A job holds the engine's plan that it uses, but not the prepared plan, which may be
- * released at any time.
+ * A plan depends on some properties of the places: their alignment, and their phases for the Tensor Memory
+ * Accelerator. These rarely change from run to run. A prepared plan keeps the engine's plans for the places
+ * used last, so that a run needs no lookup. A job holds the engine's plan that it uses, but not the prepared
+ * plan, which may be released at any time.
  */
 
 /* Adds a prepared plan to the session, charged to its user by the number and the bytes of its parts. Returns
@@ -116,8 +117,8 @@ void prepared_release_all(struct session *session);
 int prepared_plan(struct session *session, const struct msg_plan_run *run, uint32_t device,
                   struct transforms_charge *charge, struct parts *ret, struct error *err);
 
-/* Finds the plan for such places on the device placed->device. *ret_plan holds a reference for the caller.
- * Sets the operands in *placed; the caller finds and checks the places of dst and src. */
+/* Finds the plan for places like `places` on the device placed->device. *ret_plan holds a reference for the
+ * caller. Sets the operands in *placed; the caller finds and checks the places of dst and src. */
 int prepared_plan_for(struct session *session, const struct msg_plan_run *run, struct plan_places places,
                       struct placed *placed, struct engine_plan **ret_plan, struct error *err);
 

@@ -2,8 +2,8 @@
 /* Takes entries from submission rings, writes completions ("ends"), and polls rings between entries.
  *
  * All access to the shared memory is in the first section and guarded, because the client's pages can be
- * lost. If the memory may stall, a relay accesses it instead (relay.h), and the service is never awake
- * between entries.
+ * lost. If the memory may stall, a relay accesses it instead (relay.h), and the ring is not polled between
+ * entries.
  */
 #include "submission.h"
 
@@ -30,10 +30,10 @@
 /* Longest time for which one iteration of the loop polls rings that have no entries. */
 #define POLL_NS 3000
 
-/* A ring may stay awake, that is, be polled, only for its credit, which is at most spin_ns. Each time that
- * something comes, the ring is credited with RUNG_NS, about what a message that rings would cost, and while
- * it sleeps with 1/SLEEP_SHARE of the time. So a ring with an entry now and then costs little, whatever the
- * rhythm of its client. */
+/* A ring stays awake, that is, it is polled, only while it has credit. The credit is a time of at most
+ * spin_ns, and is used up while the ring is awake. A ring earns RUNG_NS, about the cost of a message that
+ * rings, each time that its client rings or its entries are taken. While it sleeps, it earns 1/SLEEP_SHARE of
+ * the time. So a ring with an entry now and then costs little, whatever the rhythm of its client. */
 #define RUNG_NS     20000
 #define SLEEP_SHARE 8
 
@@ -518,7 +518,7 @@ struct waker {
 	uint32_t *word;         /* word that the client sleeps on */
 	uint64_t slow_until_ns; /* until then (uv_hrtime) calls are made off the loop */
 	struct chore chore;
-	bool is_under_way; /* the chore is; it holds the region and the session meanwhile */
+	bool is_under_way; /* the chore is under way, and holds the region and the session */
 	bool again;        /* another wake was asked for while the chore was under way */
 	bool is_freed;     /* waker_free was called meanwhile; on_done frees the waker */
 };

@@ -2,9 +2,9 @@
 /* The log of the service.
  *
  * If stderr is the systemd journal, a line is sent by the journal's native protocol, with fields for its
- * subject. Otherwise it is written to stderr behind the program's name, and on a terminal also with time and
- * severity. An option selects another format. Only the loop's thread may log, and it never waits for a
- * reader.
+ * subject. Otherwise it is written to stderr after the program's name, and on a terminal also after the time
+ * and the severity. An option selects another format. Only the loop's thread may log, and it never waits for
+ * a reader.
  */
 #ifndef DAEMON_LOOP_LOG_H
 #define DAEMON_LOOP_LOG_H
@@ -91,7 +91,7 @@ int log_allows(uint64_t user, unsigned long long now_ms);
  */
 
 #define SINK_BYTES      65536 /* size of the queue */
-#define SINK_LINE_BYTES 1280  /* most bytes of a line; below PIPE_BUF, so that a pipe takes it atomically */
+#define SINK_LINE_BYTES 1280  /* maximum size of a line; below PIPE_BUF, so that a pipe takes it whole */
 
 /* Formats a line that says that n lines were lost into line[SINK_LINE_BYTES], and returns its length. Called
  * by the loop's thread and by the writer, which hold the lock of the sink. */

@@ -645,8 +645,8 @@ void session_give_up_reaching(struct session *session)
 
 /* ---- The end ------------------------------------------------------------------------------------------- */
 
-/* Closes the descriptor here: engines map only files in memory and descriptors of the driver, whose close
- * does not block for long. */
+/* Closes the descriptor without a further chore: it is a file in memory or a descriptor of the driver,
+ * because engines map nothing else, and closing these does not block for long. */
 static void close_source(struct region_source *source)
 {
 	if (source->handle.fd >= 0)

@@ -107,7 +107,7 @@ void connection_meet_groups(struct connection *connection)
 }
 
 /* Sets *ret to the name of the settings' section for the peer's cgroup, or to NULL if it has none. If the
- * machine does not tell the peer's cgroup, no section applies, and the log says so once. Returns 0, or the
+ * machine does not reveal the peer's cgroup, no section applies, and the log says so once. Returns 0, or the
  * error of peer_cgroup_find. */
 static int find_cgroup(struct connection *connection, const char **ret, struct error *err)
 {
@@ -194,7 +194,7 @@ static void log_refusal(const struct connection *connection, const struct error 
 	          "refused a connection: %s: %s%s", status_name(err->status), err->message, charged);
 }
 
-/* Adds the session to the service's. The connection has all of its resources by now. */
+/* Adds the session to service->sessions. The connection has all of its resources by now. */
 static void session_begin(struct session *session, uint64_t id)
 {
 	struct service *service = session->service;
@@ -387,8 +387,8 @@ static bool fits_behind(const struct session *session)
 }
 
 /* The time for which a request is left unread is not counted against the peer (frame_timer_pause). A session
- * that waits already stays in its queue: an entry of its ring may have put it there, while messages behind
- * the one that rang were still to be handled. */
+ * that already waits stays in its queue. An entry of its ring may have put it there while messages were still
+ * to be handled after the message that rang (submission_ring). */
 bool connection_must_wait(struct session *session)
 {
 	struct connection *connection = connection_of(session);
@@ -472,7 +472,7 @@ static void stop_waiting(struct connection *connection)
 #define LONG_SLICE_NS  500000
 #define SHORT_SLICE_NS 5000
 #define SHARED_NS      UINT64_C(1000000000)
-#define CLOCK_ACTS     16 /* number of acts in a long slice for which the clock is read once */
+#define CLOCK_ACTS     16 /* in a long slice, one act in this many reads the clock */
 
 static void on_busy(uv_idle_t *idle)
 {
@@ -560,8 +560,8 @@ static void take_ready(struct time_slices *time_slices, struct session *session)
 		uv_idle_stop(&time_slices->busy);
 }
 
-/* Removes a ready session from its queue. If it was woken because a job had ended, another session of the
- * account may use that. */
+/* Removes a ready session from its queue. If it was woken because the account may queue another job, another
+ * session of the account may queue that job instead. */
 static void time_slices_remove(struct time_slices *time_slices, struct session *session)
 {
 	take_ready(time_slices, session);
@@ -585,7 +585,7 @@ static void resume(struct time_slices *time_slices, struct session *session)
 {
 	take_ready(time_slices, session);
 	connection_resume(connection_of(session));
-	/* The session may not have used the room for a job that it was woken for. */
+	/* If the session was woken to queue a job but has queued none, another session may. */
 	time_slices_wake_waiting(time_slices, session->account);
 }
 

@@ -33,14 +33,13 @@ struct method;
 /* The users share the loop by time slices.
  *
  * In each iteration of the loop every user has one time slice, however many sessions it has. Requests that do
- * not fit into it wait for the next iteration, and so does input that the user has sent and nobody has read.
- * So a request waits for one slice of each other user at most. While several users send requests, a slice is
- * about as long as a small request takes with its reply, so that a user with one small request at a time
- * keeps most of its speed beside any other. A user that is alone has longer slices, because iterations cost
- * time.
+ * not fit into it wait for the next iteration, and so does input that the service has not read yet. So a
+ * request waits for at most one slice of each other user. While several users send requests, a slice is about
+ * as long as a small request takes with its reply, so that a user with one small request at a time keeps most
+ * of its speed beside any other. A user that is alone has longer slices, because iterations cost time.
  *
- * The queue holds the accounts that have ready sessions, and each account a queue of these; both are served
- * round robin.
+ * The queue holds the accounts that have ready sessions, and each account has a queue of its ready sessions.
+ * Both queues are served round robin.
  */
 TAILQ_HEAD(account_queue, account);
 
@@ -67,16 +66,17 @@ struct connections {
 	struct time_slices time_slices;
 	struct inputs inputs;
 	struct trim trim;
-	uv_timer_t resend;    /* runs while connections wait to send descriptors (reply.c) */
-	uv_timer_t receipts;  /* runs while descriptors are sent and not received (reply.c) */
-	uv_timer_t idle;      /* ends sessions that do nothing (connections_watch_idle) */
-	uint64_t descriptors; /* number of descriptors that the process may open and the loop has room for */
+	uv_timer_t resend;   /* runs while connections wait to send descriptors (reply.c) */
+	uv_timer_t receipts; /* runs while descriptors are sent and not received (reply.c) */
+	uv_timer_t idle;     /* ends sessions that do nothing (connections_watch_idle) */
+	/* Number of descriptors that the process may open, and for which the loop has room. */
+	uint64_t descriptors;
 	uint64_t last_id;
 	bool misses_cgroups;          /* the log has said that the cgroups of peers cannot be found out */
 	uint8_t receive[INPUT_BYTES]; /* input of any session, from reading it until it is handled or kept */
 };
 
-/* An idle connection keeps no more buffer than this. */
+/* Maximum size of a buffer that an idle connection keeps. */
 #define CONNECTION_KEEP_BYTES 4096
 
 /* A descriptor that is to be sent with the byte at pos of the stream of replies. */
@@ -110,10 +110,12 @@ struct connection {
 	uv_poll_t poll;
 	uv_timer_t frame_timer;  /* runs while the service waits for the rest of a message */
 	uint64_t frame_start_ns; /* when frame_timer was last started (clock->now_ns) */
-	uint64_t frame_left_ns;  /* ns left at frame_start_ns for the message, or in all for the next one */
-	uv_timer_t reply_timer;  /* runs while unsent replies wait for the peer to read */
-	int poll_events;         /* events that poll watches */
-	int handles;             /* number of libuv handles that are not closed yet */
+	/* Time in ns that was left for the message at frame_start_ns; if none has begun to arrive, the whole
+	 * time for the next one. */
+	uint64_t frame_left_ns;
+	uv_timer_t reply_timer; /* runs while unsent replies wait for the peer to read */
+	int poll_events;        /* events that poll watches */
+	int handles;            /* number of libuv handles that are not closed yet */
 
 	struct buffer in;        /* input that could not be handled at once */
 	struct charge in_charge; /* for the bytes in `in` */

@@ -21,8 +21,8 @@ struct connections;
  * the loop unmaps nothing and waits for no lock that is held meanwhile, as it would for malloc's.
  */
 
-/* Size of a block, which is that of the largest message: what is kept is part of one message, or was read at
- * once. */
+/* Size of a block, which is that of the largest message. What is kept is part of one message, or was read by
+ * one call. */
 #define INPUT_BYTES 65536
 
 #define INPUTS_RETURNED 256 /* maximum number of blocks whose memory one item of the work queue returns */

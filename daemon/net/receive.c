@@ -126,7 +126,7 @@ static void read_more(struct connection *connection)
 	}
 	n = socket_receive(connection->fd, connections->receive, room_to_read(connection), fds, &n_fds);
 	if (n == -EAGAIN || n == -EINTR) {
-		/* The socket was not polled if it was the ring's entries that had waited. */
+		/* If entries of the ring made the session wait, its socket may not be polled now. */
 		session_update_poll(&connection->session);
 		return;
 	}
@@ -157,8 +157,8 @@ static void read_more(struct connection *connection)
 	session_settle(&connection->session);
 }
 
-/* Returns how many bytes to read at most. Kept input is the beginning of a message, so no more is read than
- * its block has room for. A user with much kept input is read in small amounts. */
+/* Returns the maximum number of bytes to read. Kept input is the beginning of a message, so no more is read
+ * than its block has room for. If a user has much kept input, its sockets are read in small amounts. */
 static size_t room_to_read(const struct connection *connection)
 {
 	uint64_t left = connection->last - connection->received;
@@ -455,7 +455,8 @@ static void return_memory(uv_work_t *work)
 		        MADV_DONTNEED);
 }
 
-/* Puts the blocks back, at the bottom of the stack. If the item was full, the next one follows at once. */
+/* Puts the blocks back, at the bottom of the stack. If the work item had the maximum number of blocks, starts
+ * the next one at once. */
 static void on_returned(uv_work_t *work, int status)
 {
 	struct inputs *inputs = work->data;

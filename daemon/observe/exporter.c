@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exporter: its listening socket, its pages, whose contents exposition.c writes, and its connections, for
- * which it decides when libmicrohttpd may run. */
+/* Implements the exporter: its listening socket, its pages, and its connections. exposition.c writes the
+ * contents of /metrics. The exporter decides when libmicrohttpd may run. */
 #include "exporter.h"
 
 #include <arpa/inet.h>
@@ -225,8 +225,8 @@ static enum MHD_Result answer_scrape(struct exporter *exporter, struct MHD_Conne
 /* ---- Requests ----------------------------------------------------------------------------------------- */
 
 /* Answers a request, as an MHD_AccessHandlerCallback; cls is the exporter. libmicrohttpd calls it with the
- * head of a request (*context is NULL), with each part of a body (*upload_size > 0), for which the connection
- * is closed, and at the end of the request. */
+ * head of a request (*context is NULL), with each part of a body (*upload_size > 0), and at the end of the
+ * request. A request with a body gets no answer: its connection is closed. */
 static enum MHD_Result page_answer(void *cls, struct MHD_Connection *connection, const char *url,
                                    const char *method, const char *version, const char *upload,
                                    size_t *upload_size, void **context)
@@ -255,7 +255,7 @@ static enum MHD_Result page_answer(void *cls, struct MHD_Connection *connection,
 
 /* ==== Connections ==================================================================================== */
 
-#define BACKLOG         1024 /* connections that wait in the queue of the socket */
+#define BACKLOG         1024 /* maximum number of connections in the socket's queue */
 #define ACCEPTS_AT_ONCE 8    /* maximum number of connections accepted between two runs of libmicrohttpd */
 #define RETRY_MS        100  /* pause after a lack of descriptors or memory */
 
@@ -268,14 +268,14 @@ static enum MHD_Result page_answer(void *cls, struct MHD_Connection *connection,
 /* If all places are taken, a peer for which the exporter has waited for this time in ms has to make room. */
 #define PATIENCE_MS 200
 
-/* Size of a connection's send buffer, which limits how much is written before it is noticed that the peer
- * does not read. */
+/* Size of a connection's send buffer in bytes. It limits how much is written before the exporter notices that
+ * the peer does not read. */
 #define SEND_BYTES 65536
 
 /* Memory of a connection for the head of a request and a part of the answer, in bytes. */
 #define CONNECTION_BYTES 16384
 
-/* After each run of libmicrohttpd the exporter rests for this multiple of the run's duration plus 1 ms. */
+/* After each run of libmicrohttpd the exporter rests for 1 ms plus this multiple of the run's duration. */
 #define REST_TIMES 9
 
 static void on_listening(uv_poll_t *poll, int status, int events);
@@ -369,7 +369,8 @@ static void check_reader(struct exporter_peer *peer, bool has_room, uint64_t now
 }
 
 /* Shortens the deadline of a peer that has closed its sending side in the middle of a request, which
- * libmicrohttpd does not always notice. Until then libmicrohttpd can still answer what it has read. */
+ * libmicrohttpd does not always notice. Before the new deadline, libmicrohttpd can still answer what it has
+ * read. */
 static void check_writer(struct exporter_peer *peer, bool sends_no_more, uint64_t now)
 {
 	int unread;
@@ -421,8 +422,8 @@ static void shut_down_late(struct exporter *exporter, uint64_t now)
 }
 
 /* Shuts down the peer for which the exporter has waited longest, unless a peer is being shut down already. If
- * none has been waited for long enough, sets accept_at_ms to the time when one may have been. Must be called
- * when all places are taken and a connection waits for one. */
+ * the exporter has waited for no peer long enough (PATIENCE_MS), sets accept_at_ms to the earliest time at
+ * which it will have. Must be called when all places are taken and a connection waits for one. */
 static void make_room(struct exporter *exporter, uint64_t now)
 {
 	struct exporter_peer *slowest = exporter->peers;
@@ -488,7 +489,7 @@ static bool is_busy(const struct exporter *exporter)
 	return MHD_get_timeout(exporter->http, &ms) == MHD_YES && ms == 0;
 }
 
-/* Stops polling for ms. */
+/* Stops polling for ms milliseconds. */
 static void rest(struct exporter *exporter, uint64_t ms)
 {
 	uv_poll_stop(&exporter->listening);

@@ -18,7 +18,7 @@
 
 #define OTHERS "other"
 
-/* Returns the row of the account's user: the one of its own, or the last one, for users without. */
+/* Returns the row of the account's user, or the last row if the user has none. */
 static struct snapshot_uid *row_of(struct snapshot *snapshot, const struct usages *usages,
                                    const struct account *account)
 {
