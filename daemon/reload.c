@@ -138,8 +138,8 @@ static void on_have_read(uv_work_t *work, int status)
 
 /* ---- Applying ----------------------------------------------------------------------------------------- */
 
-/* Returns whether the setting differs, and logs the change. A setting that neither side gives does not
- * differ. */
+/* Returns whether the setting differs, and logs the change. A setting that is given in neither of the two
+ * does not differ. */
 static bool compare(const struct options *from, const struct options *to, int setting)
 {
 	char name[SETTING_NAME_BYTES], old[VALUE_BYTES], new[VALUE_BYTES];
@@ -201,8 +201,8 @@ static int compare_override(const struct override *whose, const struct override 
 	return changed;
 }
 
-/* Returns how many limits differ in sections, all of which apply at once: first those in sections that exist
- * now, then those in sections that are gone. */
+/* Logs the limits that differ in sections, and returns their number: first those in sections that exist now,
+ * then those in sections that are gone. All changes apply at once. */
 static int compare_overrides(const struct overrides *from, const struct overrides *to)
 {
 	int changed = 0;
@@ -264,8 +264,8 @@ static void apply_limits(struct server *server, const struct limits *limits,
 	devices_keep_plans(&server->service.devices, server->service.limits.plan_cache_entries);
 	if (idle != server->service.limits.idle_deadline_ms)
 		connections_watch_idle(&server->connections);
-	/* The loop's table of descriptors has a fixed size: libuv may end the process when it cannot grow
-	 * it. */
+	/* The loop's table of descriptors is as large as it was made at the start (watch_reserve): if libuv
+	 * had to enlarge it and could not, it would end the process. */
 	if (server->service.limits.connections > server->connections.descriptors)
 		log_line(LOG_LEVEL_WARNING,
 		         "reload: connections: %" PRIu64 ", but there are descriptors for fewer than %" PRIu64

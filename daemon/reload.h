@@ -16,7 +16,7 @@ struct reload {
 	uv_work_t work; /* reads files, which may block */
 	int argc;
 	char **argv;
-	/* Settings at the start, which those that need a restart still have; owned by the caller. */
+	/* Settings at the start, owned by the caller. Those that need a restart still apply. */
 	const struct config *started;
 	/* Settings last read without errors; NULL: `started` is still the latest. */
 	struct config *latest;

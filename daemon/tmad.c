@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program parses its options, serves until it is asked to stop, and restarts within the process when the
- * device was lost. A child process that runs an engine has the same program, and only runs the engine. */
+ * device was lost. A child process that runs an engine is started from the same program, and does nothing
+ * else. */
 #include "tmad.h"
 
 #include <malloc.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of handlers has one for each METHOD of the schema. Checks that all requests have in common come
- * before the handler. */
+/* Decodes messages, makes the checks that all requests have in common, and calls the handler of the method
+ * from a table. */
 #include "dispatch.h"
 
 #include "daemon/jobs/planning.h"
@@ -43,8 +43,8 @@ static const bool uses_device[METHOD_COUNT] = {
 	[METHOD_scatter] = true,         [METHOD_reshard] = true,
 };
 
-/* Refuses a request that no handler has seen, and drops its descriptors: one or, for a region of parts, those
- * that came with it alone. They would otherwise be taken for those of the next request. */
+/* Refuses a request that no handler has seen, and drops its descriptors, which would otherwise be taken for
+ * those of the next request: one or, for a region of parts, all that can belong only to this request. */
 static void refuse(struct session *session, const struct rpc_request *request, const struct error *err)
 {
 	const uint32_t most = request->method ? (uint32_t)request->method->fds : 0;

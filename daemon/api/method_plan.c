@@ -44,7 +44,7 @@ static void answer(struct job *job)
 	job_reply(job, &done);
 }
 
-/* Counts what each device has moved, with a share of the time by its number of moves. */
+/* Counts what each device has moved, with a share of the time in proportion to its number of moves. */
 static void answer_spread(struct job *job)
 {
 	const struct batch *batch = job->parts;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles the methods by which the service tells about itself and its connections (info, ping, stats,
+/* Handles the methods by which the service reports on itself and its connections (info, ping, stats,
  * session_list, region_list), and cancel. */
 #include "dispatch.h"
 
@@ -106,8 +106,7 @@ int method_ping(struct session *session, const struct rpc_request *request, stru
 	return 0;
 }
 
-/* Lists the users that the session's user may see, and returns how many they are. ret has room for all
- * users. */
+/* Lists the users that the session's user may see, and returns their number. ret has room for all users. */
 static uint32_t list_users(const struct session *session, struct msg_user_stats *ret)
 {
 	const struct accounts *accounts = &session->service->accounts;
@@ -139,7 +138,7 @@ static uint32_t list_users(const struct session *session, struct msg_user_stats 
 	return n;
 }
 
-/* Lists the devices that have a UUID, and returns how many they are. */
+/* Lists the devices that have a UUID, and returns their number. */
 static uint32_t count_devices(const struct devices *devices, struct msg_device_stats *ret)
 {
 	uint32_t n = 0;
@@ -272,7 +271,8 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 /* session_list lists the connections and their use of the service. Root and the user of the service see all;
  * other users see the connections of their own uid. */
 
-/* Most entries in a reply, and the bytes of a reply that one entry is assumed to take. */
+/* Maximum number of entries in a reply, and the number of bytes of a reply that one entry is assumed to take.
+ */
 #define PAGE        256
 #define ENTRY_BYTES 1024
 
@@ -336,7 +336,7 @@ static struct msg_session_entry entry_of(const struct session *session)
 	return entry;
 }
 
-/* Returns the most entries that a reply may have. */
+/* Returns the maximum number of entries in a reply. */
 static uint32_t page_of(const struct limits *limits)
 {
 	uint64_t room = limits->reply_pause_bytes / ENTRY_BYTES;

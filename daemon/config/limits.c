@@ -55,8 +55,8 @@ void limits_fit_descriptors(struct limits *limits, uint64_t most)
 	lower(&limits->region_fds_per_uid, most / 2);
 }
 
-/* The pages of a client's file are charged to the client, but the page tables that map them to the service: 8
- * bytes for every 4 KiB. So mapped_bytes_per_uid is limited too, to 32 times the cgroup's limit. */
+/* The pages of a client's file are charged to the client. The page tables that map them, 8 bytes for every 4
+ * KiB, are charged to the service. So mapped_bytes_per_uid is limited too, to 32 times the cgroup's limit. */
 void limits_fit_memory(struct limits *limits, const struct headroom_figures *figures)
 {
 	uint64_t whole = headroom_whole(figures);

@@ -22,8 +22,8 @@ static int find_table(struct session *session, const struct request_layers *fiel
 static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct error *err);
 
-/* Makes a list that holds copies of what came in the message, and charges for these. Takes over the
- * references to the tables, but not on failure. */
+/* Makes a list that holds copies of what came in the message, and charges for these. On success, takes over
+ * the references to the tables. */
 static int new_list(struct session *session, const struct msg_blocks *p, const struct engine_blocks *blocks,
                     struct table *const tables[2], struct blocks_job **ret, struct error *err)
 {
@@ -107,8 +107,9 @@ int blocks_job_start(struct session *session, const struct rpc_request *request,
 	return 0;
 }
 
-/* Turns the list, which has no entries or blocks without elements, into one entry of -1. It still goes to the
- * engine, because the job has to keep its place in the stream and to set its signal. */
+/* Turns the list into one entry of -1, which moves nothing. Called for a list without entries, or whose
+ * blocks have no elements. The list still goes to the engine, because the job has to keep its place in the
+ * stream and to set its signal. */
 static void blocks_job_move_nothing(struct blocks_job *list)
 {
 	static const int64_t nothing = -1;

@@ -25,14 +25,15 @@ void links_count(struct devices *devices, const struct region *dst, const struct
  * from the source, which from another destination, and in how many chunks. These functions only plan; steps.c
  * makes the moves.
  *
- * In a star, every destination is made from the source, which has the least latency. In a chain, the source
- * is read once: the first destination is made from it, and each further device pulls from the one before it,
- * in an order that follows the fastest links. Further destinations on a device are copied there; destinations
- * in host memory are copied from the first device's. The destinations of a chain are cut along one dimension:
- * a device pulls a chunk while the one before it pulls the next.
+ * In a star, every destination is made from the source, so that the latency is the lowest. In a chain, the
+ * source is read once: the first destination is made from it, and each further device pulls from the one
+ * before it, in an order that follows the fastest links. Further destinations on a device are copied there;
+ * destinations in host memory are copied from the first device's. The destinations of a chain are cut along
+ * one dimension: a device pulls a chunk while the one before it pulls the next.
  */
 
-/* The most destinations besides the first, the most chunks of each, and about the most moves of a request. */
+/* Maximum number of destinations besides the first, maximum number of chunks of each, and approximate maximum
+ * number of moves of a request. */
 #define MULTICAST_FURTHER REQUEST_MOST_FURTHER
 #define MULTICAST_CHUNKS  64
 #define MULTICAST_MOVES   512
@@ -40,7 +41,7 @@ void links_count(struct devices *devices, const struct region *dst, const struct
 #define MULTICAST_SOURCE UINT32_MAX
 
 struct multicast_tree {
-	uint32_t n;    /* number of moves, which is that of the destinations */
+	uint32_t n;    /* number of moves, one for each destination */
 	bool is_chain; /* more than one device takes part */
 	/* The moves that make the destinations, one for each; a parent comes before its children. */
 	struct multicast_move {
@@ -50,8 +51,8 @@ struct multicast_tree {
 	} move[1 + MULTICAST_FURTHER];
 };
 
-/* Plans a tree of n destinations. on[i] is the device of destination i, or DEVICE_ANY if it is in host
- * memory; src_on is that of the source. A chain goes over devices that reach each other, as far as there are
+/* Plans a tree of n destinations. on[i] is the device of destination i, and src_on that of the source;
+ * DEVICE_ANY stands for host memory. A chain goes over devices that reach each other, as far as there are
  * links. */
 void multicast_plan_tree(const struct devices *devices, uint32_t n, const uint32_t *on, uint32_t src_on,
                          struct multicast_tree *ret);

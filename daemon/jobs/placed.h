@@ -37,14 +37,15 @@ struct tensor_place place_of(const struct region *region, uint64_t offset);
 int placed_find(struct session *session, const struct region_place *dst, const char *dst_name,
                 const struct region_place *src, const char *src_name, struct placed *ret, struct error *err);
 
-/* Sets placed->device to the device that the transform runs on, and has it reach all regions. If device is
- * DEVICE_ANY, it is the destination's device; for a destination in host memory it is the source's; and if
- * both are in host memory it is that of the first operand in device memory, or else the destination's own.
- * For DEVICE_ASKED it is the same, but nothing is mapped. Returns 0, REACH_LATER, or what region_reach does.
+/* Sets placed->device to the device that the transform runs on, and has it reach all regions.
+ *
+ * The transform runs on `device`. If that is DEVICE_ANY, the transform runs on the device of the first region
+ * in device memory among those of dst, src and the operands or, if all are in host memory, on that of dst.
+ * DEVICE_ASKED does the same, but nothing is mapped. Returns 0, REACH_LATER, or what region_reach does.
  */
 int placed_settle(struct placed *placed, uint32_t device, struct error *err);
 
-/* Finds all regions of a transform, whose tensors must name theirs. */
+/* Finds all regions of a transform. Its tensors must name their regions. */
 int placed_find_all(struct session *session, const struct msg_transform *params, struct placed *ret,
                     struct error *err);
 
@@ -57,8 +58,8 @@ int placed_of(struct session *session, const struct msg_transform *params, uint3
 int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
                          struct error *err);
 
-/* Finds the region of one operand, which must be writable if the transform writes it. Error messages call it
- * name. */
+/* Finds the region of one operand, which must be writable if the transform writes it. name is the argument
+ * that error messages refer to. */
 int placed_find_operand(struct session *session, enum operand_role role, const char *name,
                         const struct region_place *at, struct placed *ret, struct error *err);
 
@@ -69,9 +70,10 @@ struct plan_places placed_places(const struct placed *placed);
  * overlap. */
 int placed_check(const struct placed *placed, const struct transform_sides *sides, struct error *err);
 
-/* Checks the operands of a transform. A tensor that it converts by has to lie in its region, and may not
- * share bytes with the destination; a scale that it computes may share bytes with nothing. If there are many
- * destinations, sides is NULL, the check ignores the destinations, and the conversion must not have amax. */
+/* Checks the operands of a transform. An operand that the conversion reads has to lie in its region, and may
+ * not share bytes with the destination. A scale that the transform computes may share bytes with nothing. If
+ * there are many destinations, sides is NULL, the check ignores the destinations, and the conversion must not
+ * have amax. */
 int placed_check_operands(const struct placed *placed, const struct transform_sides *sides,
                           const struct conversion *conversion, struct error *err);
 
@@ -138,9 +140,9 @@ static inline uint32_t order_within(uint64_t asked, uint64_t limit)
 /* Sets ret->share, and nothing else, to what the fields ask for, within the limits of the session's user. */
 void order_set_share(struct session *session, const struct order_fields *fields, struct order *ret);
 
-/* Checks the order of a request, of which `has` tells the fields that are given (a mask of F(order, field)),
- * and sets *ret to it. Refuses regions that do not belong to the connection or are not writable, words that
- * are misaligned or lie outside the region, and a wait longer than wait_deadline_ms; the request's own
+/* Checks the order of a request and sets *ret to it. `has` is a mask of the fields that the request gives
+ * (F(order, field)). Refuses regions that do not belong to the connection or are not writable, words that are
+ * misaligned or lie outside the region, and a wait longer than wait_deadline_ms; the request's own
  * deadline_ms has no limit. */
 int order_check(struct session *session, const struct order_fields *fields, uint64_t has, struct order *ret,
                 struct error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table holds the places of the layers of one side of a request, which may lie in as many regions as there
- * are entries.
+/* A table holds the places of the layers of one side of a request. It has an entry for each layer, and each
+ * entry may be in a region of its own.
  *
  * A prepared table belongs to its connection until it is released. Jobs hold the tables that they use, and a
  * table holds its regions, so jobs need not hold these; a region that is released drains until its tables are
@@ -34,16 +34,17 @@ struct table {
 };
 
 /* Makes a table of entries in the format of the message. It belongs to one request, is charged as
- * list_bytes_per_uid, and has a reference for the caller. Error messages call the argument name. Returns 0,
- * INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, QUOTA or NO_MEMORY. */
+ * list_bytes_per_uid, and has a reference for the caller. name is the argument that error messages refer to.
+ * Returns 0, INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, QUOTA or NO_MEMORY. */
 int table_new(struct session *session, const struct bytes *places, const char *name, struct table **ret,
               struct error *err);
 
-/* Makes a table that the connection keeps, charged as table_bytes_per_uid. */
+/* Makes a table that the connection keeps, charged as table_bytes_per_uid, and sets *ret_id to its id.
+ * Returns what table_new does. */
 int table_add(struct session *session, const struct bytes *places, uint64_t *ret_id, struct error *err);
 
-/* Finds a table by its id. *ret has a reference for the caller. Returns 0 or NOT_FOUND. Error messages call
- * the argument name. */
+/* Finds a table by its id. *ret has a reference for the caller. name is the argument that error messages
+ * refer to. Returns 0 or NOT_FOUND. */
 int table_find(struct session *session, uint64_t id, const char *name, struct table **ret, struct error *err);
 
 /* Returns how many entries the table has, or 0 if the session has no table with that id. */

@@ -66,7 +66,7 @@ bool recovery_read(struct recovery *ret, pid_t pid, const char *text);
 
 #define PENALTY_VARIABLE "TMAD_PENALTIES"
 
-#define PENALTY_MOST      64     /* most suspects; the one suspected longest ago makes room for a new one */
+#define PENALTY_MOST      64     /* maximum number of suspects; the one suspected longest ago makes room */
 #define PENALTY_REFUSE_MS 60000  /* length of a refusal */
 #define PENALTY_FORGET_MS 600000 /* time after which a suspicion is forgotten */
 

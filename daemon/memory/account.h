@@ -68,8 +68,8 @@ struct account {
 	uint32_t slice_acts;        /* calls of time_slice_is_over in a long slice since it began */
 	bool slice_is_long;         /* no other user has sent requests lately */
 	struct chore_queue chores[CHORE_KIND_COUNT]; /* chores that wait for a thread, in FIFO order */
-	/* At the last look of the watch, a thread of the account did not return from the user's memory
-	 * (struct stalls). */
+	/* A thread of the account had not returned from the user's memory when the watch last looked (struct
+	 * stalls). */
 	bool is_stuck;
 	struct chore_thread *chore_threads[CHORE_THREADS]; /* NULL: not running */
 	LIST_HEAD(, relay) relays;                         /* relay threads of the user's rings; relay.c */

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop schedules: it gives a memory chore to a thread that has none, and gets it back when the chore is
- * done or its time slice is over. Closes are queued at their thread at once, because a message may bring
- * hundreds of descriptors and a round trip to the loop for each would be slow. One lock (chores->lock) guards
- * what the loop and the threads share. It is held for a few instructions, never during a step. */
+/* The loop schedules chores. A memory chore is given to a thread that has none, and comes back to the loop
+ * when it is done or its time slice is over. A chore that closes a descriptor is given to its thread at once,
+ * even if the thread is busy: a message may bring hundreds of descriptors, and a round trip to the loop for
+ * each would be slow.
+ *
+ * One lock (chores->lock) guards what the loop and the threads share. It is held for a few instructions,
+ * never during a step.
+ */
 #include "chore.h"
 
 #include <assert.h>
@@ -165,9 +169,10 @@ void chores_leave(struct chores *chores)
 
 /* ---- On the loop -------------------------------------------------------------------------------------- */
 
-/* Returns a thread that can be given a chore of that kind, and starts one if necessary: an idle thread, or
- * for closes the thread even if it is busy. Returns NULL if all threads are busy, or if none could be
- * started; if the account has no thread of the kind at all, the retry timer is started. */
+/* Returns a thread that can be given a chore of that kind, and starts one if necessary. That is an idle
+ * thread; a chore that closes a descriptor can also be given to a busy one. Returns NULL if all threads are
+ * busy, or if none could be started. If the account then has no thread of the kind at all, starts the retry
+ * timer. */
 static struct chore_thread *thread_for(struct chores *chores, struct account *account, enum chore_kind kind)
 {
 	const uint32_t first = places[kind].first, end = first + places[kind].n;
@@ -390,8 +395,8 @@ void chores_log_stuck(const struct chores *chores)
 
 /* ==== Closing descriptors ============================================================================ */
 
-/* Most descriptors of an account that may wait to be closed before its connections are refused. With the
- * default limits an account cannot have that many pending at once. */
+/* Maximum number of descriptors of an account that may wait to be closed before its connections are refused.
+ * With the default limits an account cannot have that many pending at once. */
 #define MAX_CLOSING 8192
 
 struct closing {

@@ -30,8 +30,7 @@ struct stalls;
 
 /* Each kind of chore has its own threads. */
 enum chore_kind {
-	CHORE_MEMORY, /* work on memory and plans, which takes long or waits for pages or locks; two threads
-	               */
+	CHORE_MEMORY, /* work on memory or plans, which may take long or block; two threads */
 	CHORE_CLOSE,  /* closes of descriptors, one after the other (async_close_fd); one thread */
 	CHORE_KIND_COUNT
 };

@@ -72,7 +72,7 @@ static int open_single(struct chosen_engines *ret, engine_open_fn *open, const s
 	return r;
 }
 
-/* Replaces the engine of the only device that could be opened by one in this process. */
+/* Closes the engine of the only device that could be opened, and opens one for it in this process. */
 static int open_remaining(struct chosen_engines *ret, engine_open_fn *open,
                           const struct engine_options *options, struct error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop and the thread exchange orders and results under relay->lock, which is never held during an access
- * to the ring. */
+/* Implements relays. The loop and the thread of a relay exchange orders and results under relay->lock, which
+ * is never held during an access to the ring. */
 #include "relay.h"
 
 #include <assert.h>
@@ -35,7 +35,7 @@ struct relay {
 	uv_mutex_t lock;
 	uv_cond_t cond; /* signalled when the thread gets work or is to end */
 
-	/* `lock` guards the following fields, but for the elements of the arrays. */
+	/* `lock` guards the following fields, except the elements of the arrays. */
 	bool look;    /* the thread has to look for entries */
 	bool is_rung; /* the client has sent "ring", and no look has begun since */
 	bool looks;   /* a look that began after a "ring" is under way */

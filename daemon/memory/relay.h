@@ -53,8 +53,8 @@ void relay_end(struct relay *relay, const struct submission_end *end);
  * after that. False if the memory has failed. */
 bool relay_is_rung(struct relay *relay);
 
-/* Returns the number of runs that are inside the relay: entries from that number on that it has copied and
- * the loop has not taken, and ends that it has not written. Returns 0 if the memory has failed. */
+/* Returns the number of runs that are inside the relay: entries from `number` on that it has copied and the
+ * loop has not taken, and ends that it has not written. Returns 0 if the memory has failed. */
 uint32_t relay_count(struct relay *relay, uint32_t number);
 
 /* Returns whether a relay of the account has been at work on the same access to its ring for at least ns. */

@@ -34,8 +34,8 @@ static void accept_some(struct listener *listener);
 static void wait_for_fds(struct listener *listener, int error);
 
 /* Refuses a setting of the socket's access if the service manager made the socket: its socket unit sets the
- * access, and to ignore our own setting silently could let in more users than intended. After a restart
- * within the process, the error is only logged, so that the service goes on with the socket that it has. */
+ * access, and silently ignoring our own setting could let in more users than intended. After a restart within
+ * the process, the error is only logged, so that the service goes on with the socket that it has. */
 static int refuse_access(const struct listener *listener, const struct options *options, int setting,
                          const char *key, struct error *err)
 {
@@ -110,7 +110,7 @@ static void make_directory(const char *path)
 	mkdir(directory, DIRECTORY_MODE); /* if this fails, so does the bind, which is reported */
 }
 
-/* Refuses a setting of the socket's access if the socket is abstract: to ignore it silently could let in more
+/* Refuses a setting of the socket's access if the socket is abstract: silently ignoring it could let in more
  * users than intended. */
 static int refuse_abstract(const struct options *options, int setting, struct error *err)
 {
@@ -356,7 +356,8 @@ static void answer_refused(int fd, uint32_t msgid, const struct error *err)
 	buffer_deinit(&reply);
 }
 
-/* Answers the first request if it has arrived. Returns false if there is something to wait for still. */
+/* Answers the first request if it has arrived. Returns false if the connection has to wait, because too
+ * little of the request has arrived. */
 static bool try_to_answer(int fd, const struct error *err)
 {
 	uint32_t msgid = 0;

@@ -132,9 +132,9 @@ void connection_refuse(struct session *session, uint32_t msgid, const struct met
 	queue_encoded(connection, before, rpc_encode_error(&connection->out, msgid, error));
 }
 
-/* Sends once: bytes, with at most one descriptor, which goes with the first byte of its reply. Returns the
- * bytes sent or a negative errno: EBUSY while this peer has too many descriptors to receive, ETOOMANYREFS
- * while all peers together have. */
+/* Calls send once: for bytes, with at most one descriptor, which goes with the first byte of its reply.
+ * Returns the number of bytes sent or a negative errno: -EBUSY if this peer has too many descriptors that it
+ * has not received, -ETOOMANYREFS if all peers together have. */
 static ssize_t send_some(struct connection *connection)
 {
 	size_t len = buffer_len(&connection->out), n_fds = 0;
@@ -243,8 +243,8 @@ void connection_flush(struct session *session)
 
 #define CHECK_MS 100 /* interval at which the timer checks for receipts */
 
-/* After a check that found nothing received, connection_charge_fd does not check the user's sockets again for
- * so long. */
+/* Time in ms for which connection_charge_fd does not check the user's sockets again after a check that found
+ * nothing received. */
 #define PAUSE_MS 5
 
 struct lingering {
@@ -260,7 +260,7 @@ static void on_check(uv_timer_t *timer);
 /* ---- What has been received --------------------------------------------------------------------------- */
 
 /* Returns the memory that unread bytes take in the socket, which is at least one byte for each of them.
- * Returns 0 if there are none or the kernel does not tell. */
+ * Returns 0 if there are none or the kernel does not report it. */
 static uint64_t unread_of(int fd)
 {
 	int unread;
@@ -268,8 +268,9 @@ static uint64_t unread_of(int fd)
 	return ioctl(fd, SIOCOUTQ, &unread) < 0 || unread < 0 ? 0 : (uint64_t)unread;
 }
 
-/* Returns how many of unread_fds have been received. If no byte is unread, all have been; otherwise a
- * descriptor has been received if fewer bytes are unread than were sent from its byte on. */
+/* Returns how many of unread_fds have been received. If no byte is unread, all have been. Otherwise a
+ * descriptor has been received if its own byte has been read: fewer bytes are unread than were sent from that
+ * byte on. */
 static uint32_t count_received(const struct connection *connection)
 {
 	uint64_t unread = unread_of(connection->fd);
@@ -281,8 +282,8 @@ static uint32_t count_received(const struct connection *connection)
 	return n;
 }
 
-/* Removes the descriptors that have been received from unread_fds, and their charges. Returns how many they
- * were. */
+/* Removes the descriptors that the peer has received from unread_fds, and releases their charges. Returns
+ * their number. */
 static uint32_t forget_received(struct connection *connection)
 {
 	uint32_t n = count_received(connection);
@@ -363,8 +364,8 @@ static void watch(struct connections *connections)
 		connections->service->clock->timer_start(timer, on_check, CHECK_MS, CHECK_MS);
 }
 
-/* Notes that the connection's first descriptor was sent, with the byte at connection->sent, and closes it
- * here. */
+/* Notes that the connection's first descriptor was sent, with the byte at connection->sent, and closes the
+ * service's own copy of it. */
 static void outgoing_sent(struct connection *connection)
 {
 	struct connections *connections = connection->connections;
