@@ -12,17 +12,18 @@
 struct session;
 
 /* Handles one whole message of the session: answers it, refuses it, starts the work that will answer it, or
- * ends the session if it is not MessagePack-RPC. Returns false if it did none of that, because a region has
- * to be mapped or plans have to be made first; the message is to be handled again then. */
+ * ends the session if the message is not MessagePack-RPC. Returns false if it did none of that, because a
+ * region has to be mapped or plans have to be made first; the message is to be handled again then. */
 bool dispatch(struct session *session, const uint8_t *data, size_t len);
 
 /* Marks the session's mappings that are under way as no longer wanted. Must be called when the session
  * ends. */
 void session_give_up_mappings(struct session *session);
 
-/* A handler answers with session_reply, now or later, and returns 0. Or it returns a status with *err filled
- * in, which has dispatch refuse the request. Or it returns REACH_LATER if the request is to be handled again;
- * it has then done nothing that must not be done twice. The request is valid only during the call. */
+/* A handler does one of three things. It answers with session_reply, now or later, and returns 0. Or it fills
+ * in *err and returns a status, and dispatch refuses the request. Or it returns REACH_LATER if the request is
+ * to be handled again; it must then have done nothing that must not be done twice. The request is valid only
+ * during the call. */
 typedef int method_handler(struct session *session, const struct rpc_request *request, struct error *err);
 
 /* These are in method_service.c. */

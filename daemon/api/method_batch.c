@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles submit and reshard, whose jobs move the items of a batch, on one device or on several at once, and
- * gather and scatter, whose jobs move a list of blocks. */
+/* Handles submit and reshard, whose jobs move the items of a batch on one device or on several at once. Also
+ * handles gather and scatter, whose jobs move a list of blocks. */
 #include "dispatch.h"
 
 #include <inttypes.h>
@@ -23,8 +23,8 @@
 
 /* ==== Jobs of a batch ================================================================================ */
 
-/* These functions make a job of a batch whose items have been checked, and run it on the devices of the
- * items. */
+/* These functions make a job of a batch, and run it on the devices of the items. The items must have been
+ * checked. */
 
 /* ---- Devices ------------------------------------------------------------------------------------------ */
 
@@ -126,7 +126,7 @@ static void batch_job_count(struct job *job, const struct batch *batch, uint64_t
 
 /* ---- The items ---------------------------------------------------------------------------------------- */
 
-/* Adds a run over tables. The job has been charged for all of its moves. */
+/* Adds a run over tables. The job must have been charged for all of its moves. */
 static int add_charged(struct job *job, const struct msg_plan_run *run, struct error *err)
 {
 	struct blocks_job *list;
@@ -154,7 +154,7 @@ static int add_tables(struct job *job, const struct msg_plan_run *run, struct er
 	return r;
 }
 
-/* Adds the parts of an item, for which the job has been charged. */
+/* Adds the parts of an item. The job must have been charged for them. */
 static int add_parts(struct job *job, struct parts *parts, struct error *err)
 {
 	const uint32_t n = parts->n;
@@ -165,8 +165,8 @@ static int add_parts(struct job *job, struct parts *parts, struct error *err)
 	return r;
 }
 
-/* Adds item i of the request to the batch. The job has been charged for one move of each item. Returns 0,
- * PLANNING_LATER, or why the item is refused. */
+/* Adds item i of the request to the batch. The job must have been charged for one move of each item. Returns
+ * 0, PLANNING_LATER, or the reason why the item is refused. */
 static int add_item(struct job *job, const struct item_list *items, uint32_t i, struct error *err)
 {
 	struct session *session = job->session;

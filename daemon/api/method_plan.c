@@ -67,8 +67,8 @@ static void answer_spread(struct job *job)
 	job_reply(job, &done);
 }
 
-/* Queues a run over tables whose entries are on several devices: each device's engine runs its entries as one
- * job, and each entry counts as a move. The call takes over the list. */
+/* Queues a run over tables whose entries are on several devices. Each device's engine runs its entries as one
+ * job, and each entry counts as a move. Takes over the list. */
 static int spread_run(struct session *session, const struct rpc_request *request, const struct order *order,
                       struct blocks_job *list, struct error *err)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Handles the methods region_register, region_create and region_release.
  *
- * Mapping memory may take long, so it is a chore: the charges are taken first, then the memory is mapped off
- * the loop, then the region is added and the request answered. A session that ends meanwhile is freed after
- * that.
+ * Mapping memory may take long, so a chore does it: the charges are taken first, then the memory is mapped
+ * off the loop, then the region is added and the request answered. A session that ends during the chore is
+ * freed only after the chore has ended.
  */
 #include "dispatch.h"
 

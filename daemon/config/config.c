@@ -417,8 +417,8 @@ void config_say_warnings(const struct config *config, void (*say)(const char *li
 
 /* ---- Reading ------------------------------------------------------------------------------------------ */
 
-/* Returns the path of tmad@NAME.conf in the directory of path, which is that of tmad.conf, or NULL if out of
- * memory. */
+/* Returns the path of tmad@NAME.conf, or NULL if out of memory. path is that of tmad.conf, in the same
+ * directory; name is the name of the instance. */
 static char *instance_path(const char *path, const char *name)
 {
 	const char *slash = strrchr(path, '/');

@@ -494,7 +494,7 @@ static uint32_t owner_of(const struct subuids *subuids, uint32_t uid)
 	return range ? range->owner : uid;
 }
 
-/* Owners that have each other in their ranges are one user, whose uid is the least of theirs. */
+/* If owners are in each other's ranges, they are one user, whose uid is the lowest of theirs. */
 uid_t subuids_user(const struct subuids *subuids, uid_t uid)
 {
 	uint32_t user = uid, owner, least;

@@ -83,8 +83,9 @@ const char *overrides_find_cgroup(const struct overrides *overrides, const char 
  * bounds (limit_bounds). */
 void overrides_apply(const struct overrides *overrides, uint64_t set, struct limits *limits);
 
-/* Parses a group: digits are a gid, anything else is a name. A name is looked up, which may block, so the
- * loop must not call this while it runs. Returns 0, or INVALID_ARGUMENT with the reason in err. */
+/* Parses a group: digits are a gid, anything else is a name. A name is looked up, which may block, so this
+ * must not be called on the loop while the loop runs. Returns 0, or INVALID_ARGUMENT with the reason in err.
+ */
 int group_parse(const char *text, uint32_t *ret, struct error *err);
 
 /* Subordinate uids.

@@ -16,7 +16,8 @@
 #include "job.h"
 #include "table.h"
 
-/* The smallest batch that is allocated, and the largest that is kept, in items. */
+/* Minimum number of items for which a batch is allocated, and maximum number of items or moves of a batch
+ * that is kept. */
 #define ROOM_LEAST     64
 #define ROOM_KEPT_MOST 1024
 
@@ -396,8 +397,8 @@ struct spread_step {
 	bool is_withdrawn;
 	uint32_t *move; /* for each of the step's moves, its index in the batch */
 	uint32_t after; /* index of the step that it comes after, or SPREAD_AT_ONCE */
-	/* Index of the first step that comes after this one, and of the next step that comes after the same
-	 * one as this; NONE ends a list. */
+	/* The steps that come after a step form a list. first is the index of the first step in this step's
+	 * list, and next that of the next step in the list that this step is in. NONE ends a list. */
 	uint32_t first, next;
 };
 
@@ -575,7 +576,8 @@ int spread_new_tree(struct job *job, struct batch *batch, const uint32_t *after,
 {
 	uint32_t *step_of = malloc(batch->n * sizeof *step_of);
 	struct spread *spread = allocate_spread(job, batch, batch->n);
-	/* With a deadline, all other steps come after the first: once that has begun, the request has. */
+	/* With a deadline, all other steps come after the first: once the first step has begun, the request
+	 * has. */
 	const bool is_timed = job->engine_job.share.begin_until_ns > 0;
 	int r;
 

@@ -197,7 +197,7 @@ static int settle_side(struct table *table, uint32_t device, struct engine_block
 }
 
 /* Does what placed_settle does, and has the device reach all entries of the tables. Then sets the layers of
- * the list to those of the tables, as the device reaches them. */
+ * the list to the entries of the tables, with the addresses that they have on the device. */
 static int blocks_job_settle(struct blocks_job *list, uint32_t device, struct error *err)
 {
 	int r = placed_settle(&list->placed, device, err), one;
@@ -336,7 +336,7 @@ void blocks_job_place(const struct blocks_job *list, uint32_t i, struct placed *
 	ret->src_offset = list->src_table->layers.places[i].at.offset;
 }
 
-/* Returns the device that a transform between the places of entry i would run on by itself. */
+/* Returns the device that a transform of entry i alone would run on. */
 static uint32_t own_device(const struct blocks_job *list, uint32_t i)
 {
 	struct placed at = list->placed;

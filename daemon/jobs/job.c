@@ -119,7 +119,8 @@ static int run_where_reached(struct job *job, uint32_t device, struct error *err
 	return 0;
 }
 
-/* Without need_reach, the only device has mapped all regions, and each session has a stream on it. */
+/* If need_reach is false, there is one device. It has mapped all regions, and each session has a stream on
+ * it. */
 int job_run_on(struct job *job, uint32_t device, struct error *err)
 {
 	job->device = device;
@@ -582,7 +583,7 @@ static void go_on(struct session *session)
 	}
 }
 
-/* Submits or holds a new job, which is the last one in session->jobs_under_way. */
+/* Submits or holds a new job, which must be the last one in session->jobs_under_way. */
 static void sequence_add(struct job *job)
 {
 	struct sequence *sequence = &job->session->sequence;
@@ -598,7 +599,7 @@ static void sequence_add(struct job *job)
 	go_on(job->session);
 }
 
-/* Lets held jobs go on after a job has ended. The job has been removed from session->jobs_under_way. */
+/* Lets held jobs go on after a job has ended. The job must have been removed from session->jobs_under_way. */
 static void sequence_on_end(struct job *job)
 {
 	struct session *session = job->session;

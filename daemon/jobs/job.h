@@ -86,15 +86,16 @@ int job_set_parts(struct job *job, struct parts *parts, struct error *err);
  * use in `answer`. */
 uint64_t job_moved(const struct job *job, enum family *ret);
 
-/* Sets the list of blocks that the job moves, and its plan, of which the job takes a reference of its own. */
+/* Sets the list of blocks that the job moves, and its plan. Takes a reference to the plan; the caller keeps
+ * its own. */
 void job_set_blocks(struct job *job, struct engine_plan *plan, const struct placed *placed,
                     struct engine_blocks *blocks);
 
 /* Queues the job behind the session's others. */
 void job_submit(struct job *job);
 
-/* Queues a job that moves job->parts. `charged` of its moves have been charged for before; the others are
- * charged now, past the limit if need be, because there was room for the job. */
+/* Queues a job that moves job->parts. `charged` is the number of its moves that have been charged for. The
+ * others are charged now, even beyond the limit, because the job has been admitted. */
 void job_submit_parts(struct job *job, uint64_t charged);
 
 /* Drops a job instead of submitting it; nothing is answered. */

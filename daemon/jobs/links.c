@@ -58,16 +58,17 @@ struct chain {
 	const uint32_t *on;         /* device of each destination; DEVICE_ANY: host memory */
 	uint32_t n;                 /* number of destinations */
 	uint32_t src_on;            /* device of the source; DEVICE_ANY: host memory */
-	bool is_left[ENGINES_MOST]; /* by device: it has destinations, none of which is in the tree yet */
+	bool is_left[ENGINES_MOST]; /* indexed by device: it has destinations that are not in the tree yet */
 	uint32_t n_left;            /* number of devices with is_left */
-	/* By device: index in the tree of the first move to it. Valid once that is added. */
+	/* Indexed by device: index in the tree of the first move to that device. Valid once such a move has
+	 * been added. */
 	uint32_t head[ENGINES_MOST];
 	uint32_t order[ENGINES_MOST]; /* devices in the order in which they were added */
 	uint32_t n_order;             /* number of devices in order */
 	struct multicast_tree *tree;
 };
 
-/* Returns the device that is left and reaches `from` by the fastest link. Among equals it is the one whose
+/* Returns the device with is_left that reaches `from` by the fastest link. Among equals it is the one whose
  * number comes next after `from`, cyclically. Returns NONE if there is none. */
 static uint32_t find_next(const struct chain *chain, uint32_t from)
 {

@@ -68,9 +68,9 @@ struct multicast_cut {
 	uint32_t n; /* 1: there is no cut */
 };
 
-/* Returns a cut into chunks of about chunk_bytes, along the outermost dimension that has enough rows for
- * that, or else along the one that has the most. Only dimensions d with may[d] are cut; if may is NULL, any
- * is. */
+/* Returns a cut of n_destinations destinations of `bytes` bytes each into chunks of about chunk_bytes. The
+ * cut is along the outermost dimension that has enough rows for that, or else along the one that has the
+ * most. Only dimensions d with may[d] are cut; if may is NULL, any dimension may be. */
 struct multicast_cut multicast_plan_cut(int rank, const int64_t *shape, const bool *may, uint64_t bytes,
                                         uint64_t chunk_bytes, uint32_t n_destinations);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds what a request names (regions, operands, points of timelines), settles on a device that reaches it,
- * and plans the parts of a transform between such places. */
+/* Finds what a request names (regions, operands, points of timelines), chooses a device that reaches it, and
+ * plans the parts of a transform between such places. */
 #include "placed.h"
 
 #include <inttypes.h>

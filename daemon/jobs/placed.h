@@ -32,8 +32,8 @@ struct placed {
 /* Returns the place of a byte of a region, for the checks of kernels/. */
 struct tensor_place place_of(const struct region *region, uint64_t offset);
 
-/* Finds the regions of two places; that of dst must be writable. Error messages call the places dst_name and
- * src_name ("dst.region"). */
+/* Finds the regions of two places; that of dst must be writable. dst_name and src_name are the arguments that
+ * error messages refer to, such as "dst.region". */
 int placed_find(struct session *session, const struct region_place *dst, const char *dst_name,
                 const struct region_place *src, const char *src_name, struct placed *ret, struct error *err);
 
@@ -80,8 +80,8 @@ int placed_check_operands(const struct placed *placed, const struct transform_si
 /* Returns the places of a part of a transform. The offsets are in bytes from those of the whole. */
 struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64_t src_offset);
 
-/* Returns the move for the engine. It takes over the caller's reference to the plan, if any, and takes none
- * itself. */
+/* Returns the move for the engine. If the caller has a reference to the plan, the move takes it over; no
+ * further reference is taken. */
 struct engine_move placed_move(struct engine_plan *plan, const struct placed *placed);
 
 /* A transform between two places has one part, unless the last block of a split is incomplete. */

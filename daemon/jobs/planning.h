@@ -31,9 +31,9 @@ struct session;
 
 #define PLANNING_LOOP_NS 50000
 
-/* PLANNING_LATER is no status: the request is to be handled again, as if it waited for memory. A request that
- * needs several plans asks for all of them before it returns PLANNING_LATER, so that they are made together.
- */
+/* PLANNING_LATER is not a status: the request is to be handled again, as if it waited for memory. A request
+ * that needs several plans asks for all of them before it returns PLANNING_LATER, so that they are made
+ * together. */
 #define PLANNING_LATER REACH_LATER
 
 /* Finds the plan for places like `places` on a device. *ret holds a reference for the caller. Returns 0,
@@ -58,9 +58,9 @@ struct planning_question {
 int planning_explain(struct session *session, const struct planning_question *question,
                      const struct engine_explanation **ret, struct error *err);
 
-/* The caller calls planning_begin before it handles the request session->asking. After that it calls
- * planning_end if the request has been handled, or planning_start if the request is to be handled again;
- * planning_start has a chore make what the request has noted. */
+/* planning_begin must be called before the request session->asking is handled. Afterwards planning_end must
+ * be called if the request has been handled, or planning_start if it is to be handled again. planning_start
+ * has a chore make what the request has noted. */
 static inline void planning_begin(struct session *session);
 static inline void planning_end(struct session *session);
 void planning_start(struct session *session);

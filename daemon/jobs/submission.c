@@ -132,7 +132,8 @@ static void end_broken(struct session *session)
 
 /* ---- Ends --------------------------------------------------------------------------------------------- */
 
-/* Takes the time since active_ns off the ring's credit if it was awake, or adds a share of it if it slept. */
+/* Subtracts the time since active_ns from the ring's credit if the ring was awake, or adds a share of it if
+ * the ring slept. now is the current time (uv_hrtime). */
 static void account_time(struct submission *s, uint64_t now)
 {
 	uint64_t ns = now - s->active_ns;
@@ -405,7 +406,7 @@ static bool poll_or_sleep(struct submission *s, uint64_t now)
 	return !touch(&one, find) || one.found != FOUND_NONE;
 }
 
-/* Polls every ring that is awake once, and takes what is found. Returns whether anything was. */
+/* Polls each awake ring once, and takes the entries that it finds. Returns whether there were any. */
 static bool poll_all(struct submissions *all)
 {
 	uint64_t now = uv_hrtime();

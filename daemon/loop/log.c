@@ -440,8 +440,8 @@ static bool start_thread(void)
 	return r == 0;
 }
 
-/* Moves the first line from the queue to line, and returns its length, or 0 if the queue is empty. Caller
- * holds sink.lock. */
+/* Moves the first line from the queue to line, and returns its length, or 0 if the queue is empty. The caller
+ * must hold sink.lock. */
 static size_t take(char *line)
 {
 	size_t n = 0;
@@ -509,8 +509,8 @@ static bool put(const char *line, size_t len)
 	return true;
 }
 
-/* Queues a line behind a report of lost lines, if there are any. Returns false, with nothing queued, if there
- * is no room for both. Caller holds sink.lock. */
+/* Queues a line after a report of lost lines, if there are any. Returns false, with nothing queued, if there
+ * is no room for both. The caller must hold sink.lock. */
 static bool put_in_order(const char *line, size_t len)
 {
 	char told[SINK_LINE_BYTES];
@@ -559,7 +559,7 @@ static bool sink_write(const char *line, size_t len)
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-/* Returns the number of lines that are queued or being written. Caller holds sink.lock. */
+/* Returns the number of lines that are queued or being written. The caller must hold sink.lock. */
 static uint64_t count_lines(void)
 {
 	uint64_t n = sink.is_writing;

@@ -93,8 +93,8 @@ int log_allows(uint64_t user, unsigned long long now_ms);
 #define SINK_BYTES      65536 /* size of the queue */
 #define SINK_LINE_BYTES 1280  /* maximum size of a line; below PIPE_BUF, so that a pipe takes it whole */
 
-/* Formats a line that says that n lines were lost into line[SINK_LINE_BYTES], and returns its length. Called
- * by the loop's thread and by the writer, which hold the lock of the sink. */
+/* Writes to line[SINK_LINE_BYTES] a line that says that n lines were lost, and returns its length. Called by
+ * the loop's thread and by the writer, which hold the lock of the sink. */
 typedef size_t sink_missing(uint64_t n, char *line);
 
 #endif

@@ -159,20 +159,21 @@ struct account *account_ref_cgroup(struct accounts *accounts, const char *cgroup
 /* Drops a reference. account may be NULL. */
 void account_unref(struct account *account);
 
-/* Adds amount to a charge, which is empty or already has this account and kind. Returns 0, or QUOTA with
- * nothing added if the sum would exceed the limit for the user or the limit for all users together. */
+/* Adds amount to a charge, which must be empty or already have this account and kind. Returns 0, or QUOTA
+ * with nothing added if the sum would exceed the limit for the user or the limit for all users together. */
 int charge_take(struct charge *charge, struct accounts *accounts, struct account *account,
                 enum charge_kind kind, uint64_t amount, struct error *err);
 
-/* Adds amount to a charge that is not empty, even beyond the limits. It is meant for bounded amounts that
- * become known only after a request has been admitted; later requests wait until enough has been released. */
+/* Adds amount to a charge, which must not be empty, even beyond the limits. It is meant for bounded amounts
+ * that become known only after a request has been admitted; later requests wait until enough has been
+ * released. */
 void charge_extend(struct charge *charge, uint64_t amount);
 
 /* Returns whether charge_take would succeed. */
 bool charge_fits(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
                  uint64_t amount);
 
-/* Moves amount from one charge to another, which is empty or has the same account and kind. */
+/* Moves amount from one charge to another, which must be empty or have the same account and kind. */
 void charge_move(struct charge *from, struct charge *to, uint64_t amount);
 
 /* charge_shrink releases part of a charge, and charge_release all of it. The charge may be empty. */

@@ -316,8 +316,8 @@ static void on_wake(uv_async_t *async)
 
 /* ---- Off the loop ------------------------------------------------------------------------------------- */
 
-/* Waits for a chore and returns it. Returns NULL if none came within IDLE_NS, or if the service stops. Caller
- * holds chores->lock, which is released while the thread waits. */
+/* Waits for a chore and returns it. Returns NULL if none came within IDLE_NS, or if the service stops. The
+ * caller must hold chores->lock, which is released while the thread waits. */
 static struct chore *next_chore(struct chore_thread *thread)
 {
 	struct chores *chores = thread->chores;

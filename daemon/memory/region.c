@@ -500,8 +500,8 @@ static int start_mapping(struct region *region, uint32_t device, struct error *e
 	return err->status = REACH_LATER;
 }
 
-/* Starts sealing and settling. A lost device is refused: when it comes back it maps all memory again, and it
- * could not map a file that has been sealed meanwhile. */
+/* Starts sealing and settling. Returns DEVICE_LOST if the device is lost: when it comes back it maps all
+ * memory again, and it could not map a file that has been sealed in the meantime. */
 static int start_settling(struct reach *reach, struct error *err)
 {
 	const struct engine *engine = device_engine(&reach->region->service->devices, reach->device);

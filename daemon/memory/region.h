@@ -201,7 +201,7 @@ static inline int region_reach_if(struct region *region, uint32_t device, struct
 	return region ? region_reach(region, device, err) : 0;
 }
 
-/* Returns the mapping by a device other than the region's own. Use region_memory. */
+/* Returns the mapping by a device other than the region's own. Call region_memory instead. */
 struct engine_memory *region_memory_further(const struct region *region, uint32_t device);
 
 /* Returns the region as the device has mapped it, after region_reach has returned 0. */
@@ -214,7 +214,7 @@ static inline struct engine_memory *region_memory(const struct region *region, u
  * has sealed its file. A client that reconnects moves such memory to a new file. */
 bool region_is_to_move(const struct region *region);
 
-/* Cancels the mappings for further devices that are under way, because their session ends. */
+/* Gives up the mappings for further devices that are under way. Must be called when the session ends. */
 void session_give_up_reaching(struct session *session);
 
 #endif

@@ -126,7 +126,7 @@ void relay_close(struct relay *relay)
 
 /* ---- On the loop -------------------------------------------------------------------------------------- */
 
-/* Wakes the thread, which has work from now on. Caller holds relay->lock. */
+/* Wakes the thread, which has work from now on. The caller must hold relay->lock. */
 static void wake(struct relay *relay)
 {
 	const struct session *session = relay->session;
@@ -293,8 +293,8 @@ static bool touch_ring(struct touch *touch, void (*act)(void *touch))
 	return engine_guard(relay->shared, submission_bytes(relay->entries), act, touch);
 }
 
-/* Looks for new entries in the ring and copies them. Caller holds relay->lock, which is released during the
- * access. */
+/* Looks for new entries in the ring and copies them. The caller must hold relay->lock, which is released
+ * during the access. */
 static void look(struct relay *relay)
 {
 	struct touch touch = { .relay = relay, .first = relay->first + relay->n_fetched };
@@ -319,9 +319,10 @@ static void look(struct relay *relay)
 	}
 }
 
-/* Writes the outstanding ends to the ring and wakes the client if it sleeps. Caller holds relay->lock, which
- * is released during the accesses. `written` is advanced before the client can see the ends, so that a client
- * that has seen all of its ends can close the ring without being told that runs are left. */
+/* Writes the outstanding ends to the ring and wakes the client if it sleeps. The caller must hold
+ * relay->lock, which is released during the accesses. `written` is advanced before the client can see the
+ * ends, so that a client that has seen all of its ends can close the ring without being told that runs are
+ * left. */
 static void write_ends(struct relay *relay)
 {
 	struct touch touch = { .relay = relay, .done = relay->written, .n = relay->n_ends - relay->written };

@@ -232,8 +232,8 @@ static inline void session_wait_for_memory(struct session *session)
 }
 
 /* Resumes the session if it waits for memory and nothing is missing any more, or if it waits for replies and
- * there is room again. Must be called when a chore has ended that is not answered by a reply (a reply
- * resumes the session itself), and when the relay of the session's ring has read it. */
+ * there is room again. Must be called when a chore of the session has ended without a reply (a reply resumes
+ * the session itself), and when the relay of the session's ring has read the ring. */
 static inline void session_on_memory(struct session *session)
 {
 	session->ops->on_memory(session);

@@ -194,7 +194,7 @@ static void log_refusal(const struct connection *connection, const struct error 
 	          "refused a connection: %s: %s%s", status_name(err->status), err->message, charged);
 }
 
-/* Adds the session to service->sessions. The connection has all of its resources by now. */
+/* Adds the session to service->sessions. The connection must have all of its resources by now. */
 static void session_begin(struct session *session, uint64_t id)
 {
 	struct service *service = session->service;

@@ -72,7 +72,7 @@ struct connections {
 	/* Number of descriptors that the process may open, and for which the loop has room. */
 	uint64_t descriptors;
 	uint64_t last_id;
-	bool misses_cgroups;          /* the log has said that the cgroups of peers cannot be found out */
+	bool misses_cgroups;          /* the log has said that the cgroups of peers are not known */
 	uint8_t receive[INPUT_BYTES]; /* input of any session, from reading it until it is handled or kept */
 };
 
@@ -150,7 +150,7 @@ void connections_each(struct connections *connections, void (*act)(struct connec
  * (refuse_socket). Returns whether no more should be accepted in this iteration of the loop. */
 bool connection_open(struct connections *connections, int fd);
 
-/* Applies to the account the limits that the settings give the groups of the peer's process. Does not
+/* Applies to the account the limits that the settings have for the groups of the peer's process. Does not
  * block. */
 void connection_meet_groups(struct connection *connection);
 
@@ -172,14 +172,15 @@ void connection_settle(struct session *session);
 /* Returns whether there may be more to read. This function and the next two are in receive.c. */
 bool connection_reads(const struct connection *connection);
 
-/* Resumes requests that waited (for a job to end, or for replies to be read), or all requests
- * if the device is lost (SERVICE_LOST), so that dispatch refuses them. */
+/* Handles the requests that had to wait, as far as limits and time slices allow, or reads more if there are
+ * none. Does nothing while the session waits. If the device is lost (SERVICE_LOST), no limit applies, and
+ * dispatch refuses the requests. */
 void connection_resume(struct connection *connection);
 
 void connection_update_poll(struct session *session);
 
-/* Returns whether another reply may be queued, with a descriptor. This function and the next six are in
- * reply.c. */
+/* Returns whether another reply may be queued, even one with a descriptor. This function and the next six are
+ * in reply.c. */
 bool connection_has_room(const struct connection *connection);
 
 void connection_reply(struct session *session, uint32_t msgid, const struct method *method,
@@ -232,9 +233,10 @@ void connections_watch_idle(struct connections *connections);
  *
  * Each descriptor is charged to the uid (outgoing_fds_per_uid) from before it is created until the peer has
  * received it, or until it is closed here unsent. The kernel counts descriptors that are sent and not
- * received against our own RLIMIT_NOFILE, whoever the receiver is, until the receiver's socket closes;
- * closing ours does not end that. So the socket of a session that ends before everything is received lingers,
- * shut down, together with the charges for the connection and for the descriptors.
+ * received against the service's own RLIMIT_NOFILE, whoever the receiver is, until the receiver's socket
+ * closes; closing the service's socket does not end that. So if a session ends before everything is received,
+ * its socket is shut down but stays open (it lingers), and so do the charges for the connection and for the
+ * descriptors.
  *
  * The kernel does not notify the sender of a receipt. The service checks for it when the uid has no more
  * room, when the session has another descriptor to send, and at intervals while any is outstanding: SIOCOUTQ

@@ -98,8 +98,8 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 		read_more(connection);
 }
 
-/* The peer sends no more. A peer that has closed its socket gets no answers; one that has only closed its
- * sending side does. */
+/* Called when the peer sends no more. A peer that has closed its socket gets no answers; one that has only
+ * closed its sending side does. */
 static void on_end_of_stream(struct connection *connection)
 {
 	struct pollfd peer = { .fd = connection->fd, .events = 0 };

@@ -311,7 +311,7 @@ static void let_go(struct service *service, struct lingering *lingering)
 }
 
 /* Checks all sockets of the account, and closes lingering ones that are done. Returns whether anything has
- * been received. The caller holds the account. */
+ * been received. The caller must hold a reference to the account. */
 static bool check_account(struct service *service, struct account *account)
 {
 	struct connection *connection, *next_connection;

@@ -6,9 +6,9 @@
  * or a deadline. Peers may be hostile: the number of connections is limited, each request and each answer has
  * an absolute deadline, and after each run of libmicrohttpd the exporter rests for a multiple of the time
  * that the run took. If all places are taken, a new connection replaces the peer for which the exporter has
- * waited longest, for its request or for it to read the answer. So a scraper that sends its request at once
- * and reads the answer keeps its place, however many others are slow. If no peer is slow, new connections
- * wait in the queue of the socket.
+ * waited longest, either to send its request or to read the answer. So a scraper that sends its request at
+ * once and reads the answer keeps its place, however many others are slow. If no peer is slow, new
+ * connections wait in the queue of the socket.
  *
  * Only the loop's thread may use this.
  */
