@@ -264,8 +264,8 @@ static void apply_limits(struct server *server, const struct limits *limits,
 	devices_keep_plans(&server->service.devices, server->service.limits.plan_cache_entries);
 	if (idle != server->service.limits.idle_deadline_ms)
 		connections_watch_idle(&server->connections);
-	/* The loop's table of descriptors is as large as it was made at the start (watch_reserve): if libuv
-	 * had to enlarge it and could not, it would end the process. */
+	/* The loop's table of descriptors is made at the start (watch_reserve) and should not grow: libuv
+	 * ends the process if it cannot enlarge the table. */
 	if (server->service.limits.connections > server->connections.descriptors)
 		log_line(LOG_LEVEL_WARNING,
 		         "reload: connections: %" PRIu64 ", but there are descriptors for fewer than %" PRIu64

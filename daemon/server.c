@@ -360,9 +360,9 @@ static void flush_all(struct server *server)
 		connection_flush(&connection->session);
 }
 
-/* Called before the loop sleeps. Answers small jobs that ran at once, and has every session send its replies
- * with one call; lets ready sessions go on, and does the same for their replies; then works for the engine.
- */
+/* Called before the loop sleeps. First answers small jobs that ran at once, and has every session send its
+ * replies with one call. Then lets ready sessions go on, and sends their replies in the same way. Finally
+ * does work of the engine (devices_drive). */
 static void on_settle(uv_prepare_t *prepare)
 {
 	struct server *server = prepare->data;
@@ -607,7 +607,7 @@ static void note_loss(struct server *server, struct served_device *device)
 	}
 }
 
-/* Logs which devices were lost since the last call and return by themselves, and which are back. */
+/* Logs which of the devices that return by themselves were lost since the last call, and which are back. */
 static void server_note_losses(struct server *server)
 {
 	for (uint32_t i = 0; i < server->service.devices.n; i++)

@@ -3,9 +3,9 @@
  *
  * Everything here belongs to the loop's thread. Results reach it in five ways: engine_done (jobs of engines
  * in this process), doorbell (jobs of engines in processes of their own), chores (memory that was mapped or
- * unmapped, descriptors that were closed), relays (entries of submission rings), and libuv's work queue
- * (settings that were read, memory that was returned to the kernel). The thread that writes the log sends
- * nothing back (loop/log.h).
+ * unmapped, plans that were made, descriptors that were closed), relays (entries of submission rings), and
+ * libuv's work queue (settings that were read, memory that was returned to the kernel). The thread that
+ * writes the log sends nothing back (loop/log.h).
  *
  * Call server_init and then server_run, which returns when the service stops or the device is lost. Call
  * server_deinit only after an orderly stop.
@@ -61,7 +61,7 @@ struct server {
 	uv_signal_t sigterm;
 	uv_signal_t sigint;
 	uv_signal_t sighup;
-	uv_timer_t drain_timer; /* deadline of draining, or for clients to read of a lost device */
+	uv_timer_t drain_timer; /* deadline for draining, or for clients to read that a device is lost */
 	uv_work_t first_work;   /* starts the threads of libuv's pool */
 	struct notify notify;
 	struct exporter exporter;
@@ -82,8 +82,8 @@ void server_deinit(struct server *server);
 /* Removes the socket files. To be called after SERVER_END_LOST if there is no restart. */
 void server_abandon(struct server *server);
 
-/* Stops accepting connections, and requests that have not arrived yet. A session ends when all of its
- * requests are answered and sent, or after drain_deadline_ms. */
+/* Stops accepting connections, and requests other than those that have arrived. A session ends when all of
+ * its requests are answered and the answers are sent, or after drain_deadline_ms. */
 void server_drain(struct server *server);
 
 /* Closes the loop's handles, after which server_run returns. */

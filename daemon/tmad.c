@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program parses its options, serves until it is asked to stop, and restarts within the process when the
- * device was lost. A child process that runs an engine is started from the same program, and does nothing
- * else. */
+/* The program parses its options, serves until it is asked to stop, and restarts within the process after the
+ * loss of the device. A child process that runs an engine is started from the same program, and only runs the
+ * engine. */
 #include "tmad.h"
 
 #include <malloc.h>
@@ -171,8 +171,8 @@ static void settle_heap(void)
 #endif
 }
 
-/* Runs the service. format is the log's format as the command line gives it; it holds until the settings have
- * been read. */
+/* Runs the service. format is the log's format as the command line gives it; it applies until the settings
+ * have been read. */
 static int run(int argc, char **argv, const struct engine_openers *openers, enum log_format format)
 {
 	struct server_setup setup = { .openers = openers, .argc = argc, .argv = argv };

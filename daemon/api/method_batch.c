@@ -390,7 +390,7 @@ static uint32_t giver_of(const struct region *from)
 
 struct near {
 	const struct devices *devices;
-	struct region *const *region; /* by slice */
+	struct region *const *region; /* indexed by slice */
 };
 
 static uint32_t on_distance(const void *arg, uint32_t destination, uint32_t source)

@@ -403,7 +403,7 @@ int method_region_list(struct session *session, const struct rpc_request *reques
 
 /* ==== cancel ========================================================================================= */
 
-/* cancel gives up a request that has not started. */
+/* cancel cancels a request whose job has not started. */
 
 int method_cancel(struct session *session, const struct rpc_request *request, struct error *err)
 {

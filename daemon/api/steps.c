@@ -127,8 +127,8 @@ struct destinations {
 	bool is_first_cut; /* moves from the source are cut, too, not only copies between destinations */
 	uint64_t steps;    /* steps that searches for overlaps had taken before the request (overlap_steps) */
 	uint32_t n;        /* number of destinations */
-	struct region *regions[1 + MULTICAST_FURTHER]; /* by destination */
-	struct request_destination of[];               /* by destination */
+	struct region *regions[1 + MULTICAST_FURTHER]; /* indexed by destination */
+	struct request_destination of[];               /* indexed by destination */
 };
 
 /* Number of items of the job's batch that each move of the tree consists of. The job keeps it for its answer.

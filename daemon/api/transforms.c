@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the way from the parameters of a transform to a plan between two places, and the methods copy,
+/* Gets from the parameters of a transform to a plan between two places, and handles the methods copy,
  * transpose, pad, transform and explain. */
 #include "transforms.h"
 

@@ -32,22 +32,22 @@ int transform_check(struct session *session, const struct msg_transform *params,
 int transform_plan(struct session *session, const struct msg_transform *params, uint32_t device,
                    struct job *job, struct parts *ret, struct error *err);
 
-/* Queues the planned transform for the request, which transform_done will answer. Takes over the caller's
- * references to plans, also on failure. Returns 0, QUOTA, NO_MEMORY, or what job_run_on does. */
+/* Queues the planned transform for the request, which will be answered with a transform_done. Takes over the
+ * caller's references to plans, also on failure. Returns 0, QUOTA, NO_MEMORY, or what job_run_on does. */
 int transform_start(struct session *session, const struct rpc_request *request, const struct order *order,
                     struct parts *parts, struct error *err);
 
 /* Returns whether the transform is between two devices that do not reach each other. */
 bool transform_is_bounced(struct session *session, const struct msg_transform *params);
 
-/* Checks a request for which transform_is_bounced returns true, and queues it; transform_done will answer it.
- * Returns what transform_plan or bounce_find does, or UNSUPPORTED if it needs a box that is too large, or too
- * many boxes. */
+/* Checks a request for which transform_is_bounced returns true, and queues it; it will be answered with a
+ * transform_done. Returns what transform_plan or bounce_find does, or UNSUPPORTED if it needs a box that is
+ * too large, or too many boxes. */
 int bounced_start(struct session *session, const struct rpc_request *request, const struct order *order,
                   struct error *err);
 
-/* Checks a transform with several destinations and queues it; transform_done will answer it. Returns what
- * transform_plan does, or QUOTA. */
+/* Checks a transform with several destinations and queues it; it will be answered with a transform_done.
+ * Returns what transform_plan does, or QUOTA. */
 int destinations_start(struct session *session, const struct rpc_request *request, const struct order *order,
                        struct error *err);
 

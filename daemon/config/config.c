@@ -168,7 +168,7 @@ static void enter_override(struct reading *r, const char *who, size_t len)
 		    r->file->path, r->line, text, OVERRIDES_MOST);
 }
 
-/* Parses a section line, which begins at text, and sets r->section, to SECTION_UNKNOWN if the line has an
+/* Parses the section line from text to end. Sets r->section, which is SECTION_UNKNOWN if the line has an
  * error. */
 static void enter_section(struct reading *r, const char *text, const char *end)
 {
@@ -248,7 +248,8 @@ static char *give_line(char *buffer, int room, void *stream)
 		end--;
 	while (end > text && is_blank(end[-1]))
 		end--;
-	while (text < end && is_blank(*text)) /* libinih would append the line to the value before */
+	/* libinih would append an indented line to the previous value. */
+	while (text < end && is_blank(*text))
 		text++;
 	if (is_passed_on(r, text, end, most)) {
 		len = (size_t)(end - text);

@@ -35,8 +35,8 @@ extern const struct limit_info limit_infos[LIMIT_COUNT];
 /* Sets all limits to their defaults, fitted to the machine's memory and the limit on open descriptors. */
 void limits_init(struct limits *limits);
 
-/* Sets or lowers the limits on memory to fit the memory that the service may use: one user who reaches all of
- * them holds less than half of it. */
+/* Sets or lowers the limits on memory to fit the memory that the service may use, so that one user who
+ * reaches all of them holds less than half of it. */
 void limits_fit_memory(struct limits *limits, const struct headroom_figures *figures);
 
 /* Lowers region_fds_per_uid to fit `most`, the number of descriptors that the service may open. */
@@ -57,7 +57,8 @@ struct limit_bound {
 #define LIMIT_BOUNDS 7
 extern const struct limit_bound limit_bounds[LIMIT_BOUNDS];
 
-/* Lowers each limit that exceeds its bound, except those that are true in fixed; NULL: none is fixed. */
+/* Lowers each limit that exceeds its bound, unless fixed is true for it; fixed is NULL if no limit is fixed.
+ */
 void limits_fit(struct limits *limits, const bool fixed[LIMIT_COUNT]);
 
 /* Converts a limit from ms to ns. The result is at most INT64_MAX, so that it can be added to a time of the
@@ -86,7 +87,7 @@ enum quantity {
  * _us, QUANTITY_BYTES for a name that contains "bytes". */
 enum quantity quantity_of(const char *name);
 
-/* Parses a number from min to max, which are in the quantity's own unit, as *ret is. Returns 0, or
+/* Parses a number from min to max. min, max and *ret are in the quantity's own unit. Returns 0, or
  * INVALID_ARGUMENT with the rule in err. A fraction of a byte is dropped; a fraction of a ms or us is an
  * error. */
 int quantity_parse(enum quantity quantity, const char *text, uint64_t min, uint64_t max, uint64_t *ret,

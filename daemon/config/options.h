@@ -114,8 +114,8 @@ void options_fit(struct options *options);
 int options_check(const struct options *options, int rule, char *text, size_t size);
 
 /* Checks the value `less` of the limit bound->less, which was given at `from`, against the value `more` of
- * the limit bound->more. Returns 0, or INVALID_ARGUMENT with the complete message in text[size] if it is
- * greater. */
+ * the limit bound->more. Returns 0, or INVALID_ARGUMENT with the complete message in text[size] if `less` is
+ * greater than `more`. */
 int options_check_bound(const struct options *options, const struct limit_bound *bound, uint64_t less,
                         uint64_t more, const struct setting_origin *from, char *text, size_t size);
 

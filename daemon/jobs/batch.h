@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A batch holds the items of a submit request, each with its plans and places or with the reason why it was
- * refused; or it holds the parts of one transform as a single item, or the pieces of a reshard as one item
+ * refused. Or it holds the parts of one transform as a single item, or the pieces of a reshard as one item
  * each.
  *
  * A batch holds references to the plans and regions of its items until it is freed. The service keeps one
@@ -126,7 +126,7 @@ void spread_free(struct spread *spread);
 void spread_submit(struct spread *spread);
 
 /* Cancels the request if none of its steps has begun, and returns whether it did. Engines are asked one after
- * the other; if one of them refuses, the steps that others have canceled already are submitted again. */
+ * the other; if one of them refuses, the steps that others have already canceled are submitted again. */
 bool spread_cancel(struct spread *spread);
 
 /* Starts no further step. The job ends when the steps that are under way have ended; its status is CANCELED

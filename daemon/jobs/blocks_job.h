@@ -32,7 +32,7 @@ struct blocks_job {
 	/* Number of entries of the request. 0: nothing is moved, and the engine gets a list with one entry of
 	 * -1. */
 	uint64_t n;
-	int64_t *sorted; /* scratch space of the checks, for as many offsets as dst has layers */
+	int64_t *sorted; /* scratch space for the checks: one offset for each layer of dst */
 	int64_t words[]; /* offsets of layers, then `sorted`, then entries */
 };
 

@@ -29,7 +29,7 @@ struct placed {
 	struct placed_operand operand[ROLE_COUNT];
 };
 
-/* Returns the place of a byte of a region, for the checks of kernels/. */
+/* Returns the place of the byte at `offset` of a region, in the form that the checks of kernels/ take. */
 struct tensor_place place_of(const struct region *region, uint64_t offset);
 
 /* Finds the regions of two places; that of dst must be writable. dst_name and src_name are the arguments that
@@ -129,7 +129,7 @@ struct order {
 	uint64_t deadline_ms;      /* 0: none */
 };
 
-/* Returns what a request asks for, but not more than the limit; 0 stands for no limit in both. */
+/* Returns the lesser of what a request asks for and the limit. In both, 0 stands for no limit. */
 static inline uint32_t order_within(uint64_t asked, uint64_t limit)
 {
 	const uint64_t least = asked && (!limit || asked < limit) ? asked : limit;

@@ -23,7 +23,7 @@ struct table_view;
 
 struct table {
 	struct layer_table layers; /* its arrays (places, memories and so on) lie in data */
-	struct region **regions;   /* by entry */
+	struct region **regions;   /* indexed by entry */
 	/* Device of all regions. DEVICE_ANY: they are on several, or one is loose (engine_memory). */
 	uint32_t device;
 	struct table_view *views; /* the table as other devices see it */

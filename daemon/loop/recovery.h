@@ -21,8 +21,8 @@
 #define RECOVERY_VARIABLE "TMAD_RECOVERY"
 #define RECOVERY_SETTINGS "TMAD_RECOVERY_SETTINGS"
 
-/* After RECOVERY_MOST restarts within RECOVERY_WITHIN_MS, the service gives up: another one would not help
- * either. */
+/* After RECOVERY_MOST restarts within RECOVERY_WITHIN_MS, the service gives up: a further restart would not
+ * help either. */
 #define RECOVERY_MOST      5
 #define RECOVERY_WITHIN_MS 60000
 

@@ -108,12 +108,12 @@ void chores_log_stuck(const struct chores *chores);
  * leaves it empty. If out of memory, closes fd at once, which may block. */
 void async_close_fd(struct chores *chores, struct account *account, int fd, struct charge *charge);
 
-/* Closes the socket of a connection as async_close_fd does, but at once in the usual case that no descriptor
- * is in its queue, because the close cannot block then. */
+/* Closes the socket of a connection as async_close_fd does. In the usual case, in which no descriptor is in
+ * the socket's queue, closes it at once, because the close cannot block then. */
 void async_close_socket(struct chores *chores, struct account *account, int fd, struct charge *charge);
 
-/* Returns whether so many of the account's descriptors wait to be closed that its new connections must be
- * refused. */
+/* Returns whether new connections of the account must be refused, because too many of its descriptors wait to
+ * be closed. */
 bool async_close_is_full(const struct account *account);
 
 /* Logs each user who has descriptors that are not closed yet. */

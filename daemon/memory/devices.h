@@ -58,10 +58,10 @@ struct served_device {
 	bool is_away;     /* the device was lost and is not back */
 	bool is_silent;   /* the engine gave no sign of life at the last probe */
 	uint64_t regions; /* regions whose own device this is (struct region) and that are not unmapped yet */
-	uint64_t mapped_bytes; /* bytes of those of them that are not closed */
+	uint64_t mapped_bytes; /* bytes of those regions that are not closed */
 	/* Number of ended transforms, bytes that they have read plus written, and engine's time in ns. */
 	uint64_t transforms, bytes, ns;
-	/* For each device, by index: bytes in this device's memory that were read for destinations there
+	/* Indexed by device: bytes in this device's memory that were read for destinations on that device
 	 * (links.h). */
 	uint64_t sent_bytes[ENGINES_MOST];
 };

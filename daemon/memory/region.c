@@ -300,8 +300,8 @@ struct reach {
 	uint32_t device;
 	uint64_t request; /* session->asking of the request that started the chore */
 	enum reach_state state;
-	/* The file was not sealed before the chore tried to seal it. It may end up sealed even if the attempt
-	 * failed because it took too long. */
+	/* The file was not sealed before the chore tried to seal it. It may be sealed later even if the
+	 * attempt failed because it took too long. */
 	bool is_sealing;
 	struct engine_handle handle;
 	atomic_bool unwanted;         /* nobody waits for the mapping any more; handle.unwanted points here */

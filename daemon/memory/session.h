@@ -141,7 +141,7 @@ void session_count_error(struct session *session, int status);
 void session_count_transform(struct session *session, const struct transform_count *done);
 
 /* Logs a line that names uid, pid, session and request. A msgid of -1 stands for no request. The number of
- * lines that one user can cause per second is limited (log_allows). */
+ * lines that one user can cause per second is limited (log_allows), except for LOG_LEVEL_DEBUG. */
 void session_log(struct session *session, enum log_level level, int64_t msgid, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

@@ -17,8 +17,8 @@ struct connections;
  * incomplete or has to wait.
  *
  * Blocks lie in one mapping, which is created at the start and takes memory only as far as it is used. The
- * memory of blocks that have not been used for a while is returned to the system on the work queue, so that
- * the loop unmaps nothing and waits for no lock that is held meanwhile, as it would for malloc's.
+ * memory of blocks that have not been used for a while is returned to the system on the work queue. So the
+ * loop unmaps nothing, and waits for no lock; if blocks came from malloc, it would wait for malloc's lock.
  */
 
 /* Size of a block, which is that of the largest message. What is kept is part of one message, or was read by
@@ -47,7 +47,7 @@ void inputs_open(struct inputs *inputs, uv_loop_t *loop, uint64_t n);
 /* Frees the mapping. Must be called after the loop has ended. */
 void inputs_deinit(struct inputs *inputs);
 
-/* Drops len bytes from the front. The block is freed with its last byte. */
+/* Drops len bytes from the front, and frees the block when its last byte is dropped. */
 void input_drop(struct inputs *inputs, struct buffer *in, size_t len);
 
 /* Memory is returned to the system after many connections have gone, or have read their replies.

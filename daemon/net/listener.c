@@ -96,7 +96,8 @@ void listener_drop(int kept)
 	close(kept);
 }
 
-/* Creates the last directory of the default paths if it is missing: /run/tmad, $XDG_RUNTIME_DIR/tmad. */
+/* Creates the last directory in the socket's path if it is missing, such as /run/tmad or
+ * $XDG_RUNTIME_DIR/tmad. Called only for default paths. */
 static void make_directory(const char *path)
 {
 	char directory[SOCKET_PATH_BYTES];

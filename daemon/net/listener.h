@@ -33,9 +33,9 @@ struct listener {
 	char path[SOCKET_PATH_BYTES]; /* "@NAME": an abstract socket, which has no file */
 };
 
-/* Takes the socket of LISTEN_FDS if there is one, otherwise `kept`, a socket from before a restart within the
- * process (-1: none), otherwise creates one as options say. The service's loop must exist. On failure, kept
- * is closed and its file removed. */
+/* Takes the socket of LISTEN_FDS if there is one. Otherwise takes `kept`, a socket from before a restart
+ * within the process (-1: none). If there is neither, creates a socket as options say. The service's loop
+ * must exist. On failure, kept is closed and its file removed. */
 int listener_open(struct listener *listener, struct connections *connections, int kept,
                   const struct options *options, struct error *err);
 

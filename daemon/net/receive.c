@@ -481,7 +481,7 @@ static void on_returned(uv_work_t *work, int status)
 #define ENOUGH_BYTES  (UINT64_C(8) << 20)
 #define TRIM_DELAY_MS 1000
 
-#define CONNECTION_BYTES 20000 /* about the memory that an idle connection takes */
+#define CONNECTION_BYTES 20000 /* approximate number of bytes that an idle connection takes */
 
 static void on_trim_time(uv_timer_t *timer);
 

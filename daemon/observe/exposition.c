@@ -162,7 +162,7 @@ enum shape {
 	SHAPE_ONE,          /* one sample without labels */
 	SHAPE_BUILD,        /* one sample of value 1 with version, engine and device */
 	SHAPE_ENGINE,       /* one sample with engine and device */
-	SHAPE_METHODS,      /* one sample for each method, and one for requests of no method */
+	SHAPE_METHODS,      /* one sample for each method, and one for requests of no known method */
 	SHAPE_STATUSES,     /* one sample for each status */
 	SHAPE_PATHS,        /* one sample for each family of strategies (label path) */
 	SHAPE_PATH_BARS,    /* a histogram for each family of strategies */
@@ -221,8 +221,7 @@ struct text {
 	size_t size; /* bytes of the buffer */
 };
 
-/* Appends formatted text. The caller makes sure that a line of LINE_MOST bytes fits; longer ones are
- * truncated. */
+/* Appends formatted text. There must be room for a line of LINE_MOST bytes; longer lines are truncated. */
 __attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
 {
 	size_t room = text->size - text->len;
