@@ -271,8 +271,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 /* session_list lists the connections and their use of the service. Root and the user of the service see all;
  * other users see the connections of their own uid. */
 
-/* Maximum number of entries in a reply, and the number of bytes of a reply that one entry is assumed to take.
- */
+/* Maximum number of entries in a reply, and the number of bytes that one entry is assumed to take. */
 #define PAGE        256
 #define ENTRY_BYTES 1024
 

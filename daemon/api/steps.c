@@ -131,8 +131,7 @@ struct destinations {
 	struct request_destination of[];               /* indexed by destination */
 };
 
-/* Number of items of the job's batch that each move of the tree consists of. The job keeps it for its answer.
- */
+/* Number of items of the job's batch that each move of the tree consists of, kept for the answer. */
 struct made {
 	uint32_t n;
 	uint32_t items[];

@@ -57,8 +57,7 @@ struct limit_bound {
 #define LIMIT_BOUNDS 7
 extern const struct limit_bound limit_bounds[LIMIT_BOUNDS];
 
-/* Lowers each limit that exceeds its bound, unless fixed is true for it; fixed is NULL if no limit is fixed.
- */
+/* Lowers each limit that exceeds its bound, unless fixed is true for it. fixed may be NULL. */
 void limits_fit(struct limits *limits, const bool fixed[LIMIT_COUNT]);
 
 /* Converts a limit from ms to ns. The result is at most INT64_MAX, so that it can be added to a time of the

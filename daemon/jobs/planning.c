@@ -24,8 +24,7 @@
 
 #define BUCKETS 64
 
-/* Maximum number of plans that are noted each time a request is handled. Noting one takes a few microseconds.
- */
+/* Maximum number of plans noted each time a request is handled. Noting one takes a few microseconds. */
 #define MOST_NOTED 256
 
 /* A plan that a request has noted. */

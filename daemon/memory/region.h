@@ -177,8 +177,7 @@ void reaches_free(const struct devices *devices, struct reach **reaches);
 /* Gives the region these mappings, which are covered by the region's own charges. Takes over the array. */
 void region_adopt(struct region *region, struct reach **reaches);
 
-/* Does what region_reach does, except for its most frequent case, which is inline. Call region_reach instead.
- */
+/* Does what region_reach does, except for its most frequent case. Call region_reach instead. */
 int region_reach_further(struct region *region, uint32_t device, struct error *err);
 
 /* Returns 0 if the device can map the region, otherwise UNSUPPORTED. Maps nothing. */

@@ -235,8 +235,8 @@ void connections_watch_idle(struct connections *connections);
  * received it, or until it is closed here unsent. The kernel counts descriptors that are sent and not
  * received against the service's own RLIMIT_NOFILE, whoever the receiver is, until the receiver's socket
  * closes; closing the service's socket does not end that. So if a session ends before everything is received,
- * its socket is shut down but stays open (it lingers), and so do the charges for the connection and for the
- * descriptors.
+ * its socket lingers: it is shut down but stays open, and the charges for the connection and for the
+ * descriptors are kept.
  *
  * The kernel does not notify the sender of a receipt. The service checks for it when the uid has no more
  * room, when the session has another descriptor to send, and at intervals while any is outstanding: SIOCOUTQ
