@@ -120,7 +120,8 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 	return (struct cuda_limits){
 		/* Jobs that wait on the device can neither be cancelled nor be passed by others. */
 		.jobs = 64,
-		/* The device always has the next job queued while the thread is busy elsewhere. */
+		/* Enough that the device has the next job queued while the engine's thread is busy
+		 * elsewhere. */
 		.stream_jobs = 8,
 		/* A device that copies terabytes a second takes some hundred microseconds for this. */
 		.owner_bytes = 256 << 20,
@@ -129,8 +130,8 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		.short_host_bytes = 2 << 20,
 		/* One runs while the next one is queued. */
 		.long_jobs = 2,
-		/* Ten times the time of what waits on the device, because owners are charged for jobs only
-		 * when these have ended. */
+		/* Ten times as long as an owner's jobs that wait on the device take, because owners are
+		 * charged for jobs only when these have ended. */
 		.ahead_ns = 5000000,
 		/* The arguments of this many moves are written in some microseconds. */
 		.quick_moves = 512,
@@ -138,16 +139,16 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		.staged_jobs = 4,
 		/* A kernel moves this in the time that a copy takes to begin. */
 		.direct_bytes = 32 << 10,
-		/* Long enough for the full speed of the link, and short compared with the whole job. */
+		/* Large enough for the full speed of the link, and small compared with a large job. */
 		.round_bytes = 16 << 20,
 		/* Copies of rows of 1 KiB reach 27 GB/s, of 4 KiB 33, of 8 KiB 47 and of 32 KiB 51. A kernel
-		 * that reads host memory reaches 47 GB/s, but while others use the device less than copies of
-		 * any of these rows. */
+		 * that reads host memory reaches 47 GB/s but, while others use the device, less than copies
+		 * of any of these rows. */
 		.row_bytes = 8 << 10,
 		.shared_row_bytes = 1 << 10,
-		/* Measured with both directions busy: rows of 4 KiB reach 29 to 33 GB/s, rows of 8 KiB 37 to
-		 * 40, rows of 8 KiB in and 16 KiB out, as such tiles have them, 45 to 47, and rows of 32 KiB
-		 * 50. */
+		/* Measured with both directions busy: rows of 4 KiB reach 29 to 33 GB/s, and rows of 8 KiB 37
+		 * to 40. Rows of 8 KiB in and 16 KiB out, which tiles of this size have, reach 45 to 47, and
+		 * rows of 32 KiB 50. */
 		.tile_bytes = 32 << 20,
 		.tile_row_bytes = 8 << 10,
 		.scratch_bytes = min_u64(memory_bytes / 8, UINT64_C(1) << 30),
@@ -157,8 +158,8 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		/* Four threads pack faster than the bus transfers. There are more because threads also wait
 		 * for other memory accesses. */
 		.pack_threads = packers_default_threads(),
-		/* So many slots stay in the last-level cache, and hold more in each direction than the bus
-		 * transfers while the thread is busy elsewhere. */
+		/* This many slots fit into the last-level cache, and those of one direction hold more than
+		 * the bus transfers while the engine's thread is busy elsewhere. */
 		.pack_slots = 16,
 		.pack_slot_bytes = 2 << 20,
 		/* For fewer bytes, a kernel would have done a tenth of its work before the first copy
@@ -168,10 +169,10 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		.pack_run_bytes = 1 << 10,
 		/* A copy takes a microsecond or two to begin. */
 		.pack_piece_bytes = 512 << 10,
-		/* The bus has something to do after some 20 us, and later a launch covers each half
-		 * millisecond. */
+		/* The bus has something to do after some 20 us; later stretches are so large that there is
+		 * one launch for each half millisecond. */
 		.pack_stretch_bytes = 4 << 20,
-		/* The smallest jobs take about as long. */
+		/* The smallest jobs take about this long. */
 		.spin_ns = 50000,
 		.most_sleep_ns = 1000000,
 	};

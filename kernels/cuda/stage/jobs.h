@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares helpers that describe a job on the device, and the resources that all jobs on a device share: the
- * engine's size limits, the guess whether other processes compute on the device, its streams, scratch memory,
- * the launcher, the packers, and the pinned buffers that packed bytes pass through.
+/* Declares helpers that describe a job on the device, and what all jobs on a device share: the engine's
+ * limits, its guess whether other processes compute on the device, the streams, scratch memory, the launcher,
+ * the packers (threads that copy blocks on the host), and the pinned buffers that packed bytes pass through.
  *
  * Only the engine's thread uses these, with one exception: while a buffer slot is being packed or unpacked,
  * the packer threads own its bytes and its task.
@@ -89,23 +89,23 @@ int job_first_failure(const struct engine_job *job);
 /* The engine's sizes and times. They are chosen when the engine is opened; tests force smaller ones so that
  * small jobs take every path. */
 struct cuda_limits {
-	uint32_t jobs;        /* jobs under way at most; one owner may have half of them */
-	uint32_t stream_jobs; /* jobs under way at most in one engine stream */
-	/* Bytes that one owner's jobs under way read and write at most. Long jobs on the device are not
-	 * counted, and a single job may exceed it. */
+	uint32_t jobs;        /* maximum number of jobs under way; one owner may have half of them */
+	uint32_t stream_jobs; /* maximum number of jobs under way in one engine stream */
+	/* Maximum number of bytes that one owner's jobs under way read and write. Long jobs on the device are
+	 * not counted, and a single job may exceed the limit. */
 	uint64_t owner_bytes;
 	/* A job on the device that reads and writes at most this many bytes is short. */
 	uint64_t short_bytes;
 	uint64_t short_host_bytes; /* the same bound for a job with bytes in host memory */
-	uint32_t long_jobs;        /* long jobs of one owner under way on the device at most */
+	uint32_t long_jobs;        /* maximum number of one owner's long jobs under way on the device */
 	/* Nanoseconds. An owner's short jobs pass other owners' long ones unless the owner has used this much
 	 * more of the device's time than they have. */
 	uint64_t ahead_ns;
 	/* The owner's thread may launch a list of blocks with at most this many moves, counted over all
 	 * layers, or a batch of at most this many moves. */
 	uint32_t quick_moves;
-	/* Jobs under way at most that use scratch memory or run in rounds; one owner may have half of
-	 * them. */
+	/* Maximum number of jobs under way that use scratch memory or run in rounds; one owner may have half
+	 * of them. */
 	uint32_t staged_jobs;
 	/* The limits from here to tile_row_bytes are those of struct staging_limits. */
 	uint64_t direct_bytes;
@@ -114,10 +114,10 @@ struct cuda_limits {
 	uint64_t shared_row_bytes; /* row_bytes while other processes are seen on the device */
 	uint64_t tile_bytes;       /* for a transposing job from host memory to host memory */
 	uint64_t tile_row_bytes;
-	uint64_t scratch_bytes;   /* bytes of scratch memory at most */
+	uint64_t scratch_bytes;   /* maximum size of scratch memory */
 	uint64_t scratch_idle_ns; /* idle time after which scratch memory is freed */
-	/* A job that takes this much longer than its bytes account for shows that others compute on the
-	 * device. */
+	/* If a job takes this much longer than its bytes account for, other processes are assumed to compute
+	 * on the device. */
 	uint64_t sharing_slack_ns;
 	/* The limits from here to pack_stretch_bytes are for lists of blocks on the host (packing.h). */
 	uint32_t pack_threads;
@@ -127,7 +127,7 @@ struct cuda_limits {
 	uint64_t pack_least_bytes;
 	uint64_t pack_run_bytes;
 	uint64_t pack_piece_bytes;
-	uint64_t pack_stretch_bytes; /* bytes of the first stretch of a list */
+	uint64_t pack_stretch_bytes; /* approximate bytes of the first stretch of a list */
 	/* Time since the last event after which the scheduler's thread begins to sleep between passes. */
 	uint64_t spin_ns;
 	uint64_t most_sleep_ns; /* longest sleep between two passes */
@@ -136,8 +136,8 @@ struct cuda_limits {
 /* Returns the limits for a device with memory_bytes of memory, or the forced limits if there are any. */
 struct cuda_limits cuda_limits_get(uint64_t memory_bytes);
 
-/* For tests: cuda_limits_get returns *limits from now on; NULL restores the real limits. No engine may be
- * opening meanwhile. */
+/* For tests: cuda_limits_get returns *limits from now on; NULL restores the real limits. Must not be called
+ * while another thread opens an engine. */
 void cuda_limits_force(const struct cuda_limits *limits);
 
 /* ---- Others on the device ------------------------------------------------------------------------------ */
@@ -154,12 +154,12 @@ void cuda_limits_force(const struct cuda_limits *limits);
  * longer than their bytes account for.
  */
 
-/* Nanoseconds for which other processes are assumed to be there once they were noticed. After that, one job
- * tries the fast way again, at their expense. */
+/* Nanoseconds for which other processes are assumed to use the device after they were last noticed. After
+ * that, one job moves its bytes by a kernel again; if other processes are still there, it slows them down. */
 #define SHARING_HOLDS_NS UINT64_C(2000000000)
 
 struct sharing {
-	bool by_mps;
+	bool by_mps;       /* Processes share the device through MPS, so others are always assumed. */
 	uint64_t slack_ns; /* nanoseconds that a job may take beyond what its bytes account for */
 	/* Others are assumed to be there until this time of the monotonic clock; 0: none were noticed. */
 	uint64_t until_ns;
@@ -181,7 +181,8 @@ static inline void sharing_see(struct sharing *sharing, uint64_t now_ns)
 	sharing->until_ns = now_ns + SHARING_HOLDS_NS;
 }
 
-/* Notes the time of a job that had the engine to itself. */
+/* Notes how long a job took that had the engine to itself. If that was too long, others are assumed to have
+ * used the device. The parameters are those of sharing_is_late. */
 static inline void sharing_note(struct sharing *sharing, uint64_t now_ns, uint64_t took_ns, uint64_t bytes,
                                 bool by_bus)
 {
@@ -204,13 +205,13 @@ static inline bool sharing_is_seen(const struct sharing *sharing, uint64_t now_n
 
 /* Short jobs run in streams of the highest priority, long ones in streams of the lowest: a short job's thread
  * blocks start as soon as any thread block of a long job ends, within some ten microseconds, however long
- * that job is (tests/bench/EXPERIMENTS.md).
+ * that job takes (tests/bench/EXPERIMENTS.md).
  *
- * An owner's long jobs on the device share one stream: each has the device to itself, as far as this owner is
- * concerned, and the next one is queued when it ends. Urgent long jobs have streams of a middle priority.
- * Other jobs of the lowest priority run side by side: those that wait for the bus, which has two directions,
- * and short jobs of an owner that has used more of the device than the owners whose long jobs they would
- * pass.
+ * An owner's long jobs on the device share one stream, so that they run one after the other; when one ends,
+ * the next is already queued. Urgent long jobs have streams of a middle priority. Other jobs of the lowest
+ * priority run side by side. Some of them wait for the bus, which carries data in both directions at once.
+ * The others are short jobs of an owner that has used too much of the device's time for its jobs to pass
+ * other owners' long ones.
  */
 
 #define STREAM_SLOTS_SHORT  32
@@ -231,7 +232,8 @@ struct stream_slot {
 	enum stream_priority priority;
 	uint32_t jobs; /* jobs under way on the stream */
 	/* The flight (job under way) whose end is known to be the last thing on the stream. NULL: the stream
-	 * is empty, or something else comes after it. Only flight.c sets it to a flight. */
+	 * is empty, or something that is not the end of a flight comes last. Only flight.c sets this to a
+	 * flight. */
 	struct flight *last;
 };
 
@@ -246,20 +248,21 @@ enum stream_priority stream_slot_priority(int i);
 int stream_slots_init(struct stream_slots *slots, struct error *err);
 void stream_slots_deinit(struct stream_slots *slots);
 
-/* Chooses a slot for a job that starts, and counts the job there. last is the slot of the job before it in
- * the same engine stream if that is under way, otherwise NULL. Sets *ret_is_first to whether no other job is
- * under way in the slot. */
+/* Chooses a slot for a job of the given owner and weight that is about to start, and counts the job there.
+ * last is the slot of the previous job in the same engine stream if that job is still under way, otherwise
+ * NULL. Sets *ret_is_first to whether no other job is under way in the slot. */
 struct stream_slot *stream_slots_take(struct stream_slots *slots, struct engine_owner *owner,
                                       struct stream_slot *last, enum job_weight weight, bool *ret_is_first);
 
-/* Gives back the slot of a job that has ended. Returns whether no job is under way in it any more. */
+/* Gives back the slot of a job that has ended. Returns whether the slot has no jobs under way any more. */
 bool stream_slot_give(struct stream_slot *slot, struct engine_owner *owner, enum job_weight weight);
 
 /* ---- Scratch memory ------------------------------------------------------------------------------------ */
 
 /* Jobs stage host memory through one bounded allocation of device memory. It is allocated when it is first
- * needed and freed once it has been idle for scratch_idle_ns. Ranges of it are handed out first fit; the list
- * is linked through the users' own struct scratch_range, so that handing one out allocates nothing. */
+ * needed and freed once it has been idle for scratch_idle_ns. A request gets the first gap that is large
+ * enough. The ranges in use are linked through the users' own struct scratch_range, so that handing one out
+ * allocates no host memory. */
 
 struct scratch_range {
 	uint64_t start; /* device address */
@@ -275,8 +278,8 @@ struct scratch {
 
 void scratch_init(struct scratch *scratch);
 
-/* Allocates `most` bytes or, while the device does not have that much, half, a quarter and so on. Returns 0,
- * NO_MEMORY if not even a few KiB are free, or another status of the driver's. */
+/* Allocates `most` bytes or, if the device does not have that much, half of it, a quarter and so on. Returns
+ * 0, NO_MEMORY if not even a few KiB are free, or another error of the driver's. */
 int scratch_open(struct scratch *scratch, uint64_t most, struct error *err);
 
 /* Frees the allocation, if there is one. No range may be in use. */
@@ -338,8 +341,8 @@ struct pack_slots {
 	uint32_t events; /* slots whose event has been created */
 	uint32_t jobs;   /* jobs that share the slots now */
 	struct pack_slot_list free;
-	/* The lists that no job uses. There are never more lists than there were packed jobs at the same
-	 * time. */
+	/* The lists that no job uses. There are never more lists than the largest number of packed jobs that
+	 * were under way at the same time. */
 	SLIST_HEAD(, pack_list) lists;
 };
 
@@ -361,8 +364,8 @@ struct equipment {
 int equipment_init(struct equipment *equipment, const struct device *device, struct cuda_plans *plans,
                    const struct cuda_limits *limits, uint64_t map_entries, struct error *err);
 
-/* Frees everything; zeroed equipment is allowed. On a lost device no driver call is made, and pinned memory
- * stays allocated. */
+/* Frees everything; zeroed equipment is allowed. If health is CUDA_LOST, no driver call is made, and pinned
+ * memory stays allocated. */
 void equipment_deinit(struct equipment *equipment, enum cuda_health health);
 
 /* Makes later work on `to` wait for all earlier work on `from`. Returns 0 or the driver's error. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A call takes a pair of streams whose last work has ended: if work of another of the program's streams were
- * still queued there, it could delay this call's work, even for ever. If no pair is idle, or memory for a new
- * pair or for scratch is lacking, the caller's kernel moves the list over the bus instead.
+/* A call takes a pair of streams whose last work has ended: if work that waits for another of the program's
+ * streams were still queued there, it could delay this call's work, even for ever. If no pair is idle, or if
+ * there is no memory for a new pair or for scratch, the caller's kernel moves the list over the bus instead.
  *
  * Launches read a list in memory of the device where it lies. On the way in, a launch skips an entry that
  * names no block. On the way out, the copy engine would write the block of such an entry all the same, so the
@@ -27,15 +27,15 @@
 
 /* A launch may have to wait for other kernels of the program for a millisecond, and for another process's
  * turn for two or more. The bus moves 50 MiB in a millisecond, so the copy of a stretch of 128 MiB gives the
- * next launch enough time. Each turn also costs the other process a switch: beside one that multiplies
- * matrices on an H200, 768 MiB went out at 46.4 GB/s and the process kept 0.86 of its rate with 256 MiB of
- * scratch memory; it was 49.6 GB/s and 0.91 with 512 MiB, and no better with 1 GiB. So a job takes twice as
- * much where that is a small part of the memory that is free. */
+ * next launch enough time. Each turn also interrupts the other process. Beside one that multiplies matrices
+ * on an H200, 768 MiB went out at 46.4 GB/s with 256 MiB of scratch memory, and the other process kept 0.86
+ * of its rate. With 512 MiB of scratch memory, the figures were 49.6 GB/s and 0.91; 1 GiB was no better. So a
+ * job takes twice SCRATCH_BYTES if that is at most one SMALL_PART-th of the memory that is free. */
 #define SCRATCH_BYTES (256u << 20)
 #define SMALL_PART    32
 #define SLOTS         2
 
-/* The longest wait for a list on the device. One of 524,288 numbers takes 0.1 ms. */
+/* The longest wait for the copy of a list on the device. A list of 524,288 numbers takes 0.1 ms. */
 #define FETCH_NS 500000
 
 static const struct packing_limits own_limits = {
@@ -188,8 +188,8 @@ struct offload {
 	struct stream_pair *pair;
 	uint64_t dst, src; /* device addresses of element [0, ..., 0] of block 0 of layer 0 */
 	uint64_t counts;   /* device address of a struct engine_counts */
-	/* Bytes of a list that was fetched and checked, at the start of the pages; launches read it from the
-	 * pages' memory of the device. */
+	/* Bytes of the list at the start of the pages, if it was fetched and checked; launches read it from
+	 * the device memory that was lent with the pages. 0: it was not fetched. */
 	uint64_t checked_bytes;
 	struct upload *upload; /* pages with the list, followed by room for the layers' offsets */
 	CUdeviceptr scratch;
@@ -396,7 +396,7 @@ static int send_list(const struct offload *offload, struct error *err)
 }
 
 /* Makes both streams of the pair wait for the program's stream, and sends the list. Copies do not wait for
- * the list: beside another process, it may only arrive in this one's turn. */
+ * the list: if another process uses the device, the list may arrive only once it is this process's turn. */
 static int fork_from(struct offload *offload, CUstream stream, struct error *err)
 {
 	struct stream_pair *pair = offload->pair;
@@ -550,10 +550,10 @@ static uint64_t list_address(const struct engine_blocks *blocks)
 	return address_of(blocks->index_memory, blocks->index_offset);
 }
 
-/* Has the list copied to the pages. The program's stream is idle, so the pair's own stream needs no fork to
- * read it. Sets *ret_is_there to whether the copy has ended within most_ns: copies of other streams may be
- * queued before it, even such as wait for the calling thread. The pair and the pages are not used again
- * before it has ended. */
+/* Copies the list to the pages and waits for that, but for no longer than most_ns: copies of other streams
+ * may be queued before this one, even some that wait for the calling thread. Sets *ret_is_there to whether
+ * the copy has ended. If it has not, the pair and the pages are not used again before it ends. The program's
+ * stream is idle, so the pair's stream need not be made to wait for it. */
 static int fetch_list(const struct offload *offload, uint64_t bytes, uint64_t most_ns, bool *ret_is_there,
                       struct error *err)
 {
@@ -570,8 +570,9 @@ static int fetch_list(const struct offload *offload, uint64_t bytes, uint64_t mo
 	return r;
 }
 
-/* Returns whether each entry of a list of blocks->n numbers names a block. The highest bit tells: of an entry
- * that is negative, or of the limit less an entry that is not below it. */
+/* Returns whether each entry of a list of blocks->n numbers names a block. An entry that does not is either
+ * negative, so that its own highest bit is set, or above `last`, so that the highest bit of last - entry
+ * is. */
 static bool names_only_blocks(const void *list, const struct engine_blocks *blocks)
 {
 	const uint64_t last = blocks->limit - 1;
@@ -590,9 +591,10 @@ static bool names_only_blocks(const void *list, const struct engine_blocks *bloc
 	return narrow_wrong >> 31 == 0;
 }
 
-/* Has launches read the list on the device. If its entries have to be known, they are fetched and checked,
- * and launches read what was checked, because the list itself may have been written anew by then.
- * *ret_is_known is false if they are not known, or do not all name a block. */
+/* Lets launches read the list on the device. If the list has to be checked first, it is fetched, and launches
+ * read the copy that was checked, because the list itself may have been overwritten by then. Sets
+ * *ret_is_known to false if the list could not be fetched in time or an entry names no block, otherwise to
+ * true. */
 static int take_kept_list(struct offload *offload, uint64_t most_ns, bool *ret_is_known, struct error *err)
 {
 	struct packing *p = &offload->packing;
@@ -670,7 +672,8 @@ static int launch_if_there_is_room(struct offloads *offloads, struct offload *of
 	return r == STATUS_NO_MEMORY && !*ret_is_done ? 0 : r;
 }
 
-/* Returns the scratch memory that the job may take. The driver is asked only if more would be used. */
+/* Returns the bytes of scratch memory that the job may take. The driver is asked for the free memory only if
+ * the job would use more than limits->scratch_bytes. */
 static uint64_t scratch_limit(const struct packing_limits *limits, const struct engine_job *job)
 {
 	const uint64_t twice = 2 * limits->scratch_bytes;

@@ -19,9 +19,10 @@
 
 /* ---- Chunks -------------------------------------------------------------------------------------------- */
 
-/* Number of packed chunks whose copies are held back. If the copy engine reads a chunk while it still lies,
- * modified, in the caches of the threads' cores, both slow down to less than half of their speed. Once as
- * many more chunks have been packed, it no longer does (tests/bench/EXPERIMENTS.md). */
+/* Number of packed chunks whose copies are held back. If the copy engine reads a chunk that still lies,
+ * modified, in the caches of the threads' cores, threads and copy engine slow down to less than half of their
+ * speed. Once this many more chunks have been packed, the caches no longer hold it
+ * (tests/bench/EXPERIMENTS.md). */
 #define HELD_BACK 4
 
 static void issue(struct pack_job *pack, struct pack_slot *slot);
@@ -144,8 +145,8 @@ static bool poll_copied(struct pack_job *pack, struct pack_slot *slot)
 	return true;
 }
 
-/* Issues the copies of packed chunks, the oldest first. None is held back if nothing is being packed that
- * could push it out of the caches. */
+/* Issues the copies of packed chunks, the oldest first. Holds some back only while other chunks are being
+ * packed, which push them out of the caches. */
 static bool issue_packed(struct pack_job *pack)
 {
 	struct pack_slot *slot, *next;
@@ -281,9 +282,9 @@ static int copy_pieces(struct pack_job *pack, struct pack_slot *slot, struct err
 	return r;
 }
 
-/* Issues the copy of a chunk. It counts as issued even after a failure, because part of it may be under way.
- * If the event behind it cannot be recorded, nothing would tell of its end, so the device is treated as
- * lost. */
+/* Issues the copy of a chunk. The copy counts as issued even after a failure, because part of it may be under
+ * way. If the event behind it cannot be recorded, nothing would tell when it ends, so the device is treated
+ * as lost. */
 static void issue(struct pack_job *pack, struct pack_slot *slot)
 {
 	CUstream stream = is_out(slot) ? pack->equipment->copy_out : pack->equipment->copy_in;
@@ -301,9 +302,9 @@ static void issue(struct pack_job *pack, struct pack_slot *slot)
 	count_of(pack, slot)->copied++;
 }
 
-/* Begins as many chunks of stretch i as there are free slots, on a side that is on the host. *n counts the
- * slots that the job uses in that direction. state is PACK_SLOT_PACKING or PACK_SLOT_GOING_OUT. Returns
- * whether any chunk was begun. */
+/* Begins chunks of stretch i, as many as there are free slots and the job's share of these allows. The side
+ * must be on the host. *n counts the slots that the job uses in that direction. state is PACK_SLOT_PACKING
+ * for the source and PACK_SLOT_GOING_OUT for the destination. Returns whether any chunk was begun. */
 static bool begin_chunks(struct pack_job *pack, uint64_t i, const struct packing_side *side, uint32_t *n,
                          enum pack_slot_state state)
 {
@@ -462,8 +463,8 @@ static uint32_t count_ranges(const struct engine_blocks_side *side)
 	return side->table ? side->table->n : 0;
 }
 
-/* Returns the ranges that a side's guard covers, none for a side on the device. own is used for a side in one
- * region; `more` has room for the regions of a table. */
+/* Returns the ranges that a side's guard covers, none for a side on the device. They are stored in *own if
+ * the side lies in one region, or in `more`, which has room for the regions of a table. */
 static struct pack_guard guard_of(const struct engine_blocks_side *side, struct engine_memory *memory,
                                   struct fault_range *own, struct fault_range *more)
 {
@@ -507,8 +508,8 @@ static bool has_slots(struct pack_job *pack)
 	return r == 0;
 }
 
-/* Most threads that unpack for one job. Six write more than the bus brings; more would be in each other's and
- * the copy engine's way. */
+/* Maximum number of threads that unpack for one job. Six write faster than the bus delivers; more would get
+ * in each other's way and in that of the copy engine. */
 #define MOST_UNPACKERS 6
 
 static uint32_t threads_of(const struct pack_job *pack, uint32_t most)
@@ -613,8 +614,8 @@ static bool poll_fetching(struct pack_job *pack)
 	return true;
 }
 
-/* Notes whether the launch of a stretch has waited for other processes: whether too much time has passed
- * since the launch before it ended, or since its blocks had arrived, whichever was later. */
+/* Notes whether the launch of a stretch, which has just ended, had to wait for other processes. It had to if
+ * too much time has passed since the previous launch ended and the stretch's blocks had arrived. */
 static void note_wait(struct pack_job *pack, const struct pack_stretch *stretch)
 {
 	const struct packing *p = &pack->packing;

@@ -41,7 +41,7 @@ struct pack_guard {
 	uint32_t n;
 };
 
-/* Growing allocation that is kept from job to job. */
+/* An allocation that grows when a job needs more, and is kept from job to job. */
 struct pack_room {
 	void *memory;
 	size_t bytes;
@@ -59,12 +59,12 @@ struct pack_stretch {
 	struct packing_stretch part;
 	enum pack_stretch_state state;
 	struct pack_count in, out;
-	/* Monotonic time from which on its launch waited for nothing but others on the device. */
+	/* Monotonic time from which on its launch can only have waited for others on the device. */
 	uint64_t ready_ns;
 };
 
 struct pack_job {
-	/* The owning flight sets these once. */
+	/* The owning flight (job under way in the engine) sets these once. */
 	struct equipment *equipment;
 	struct fate *fate;
 	const CUevent *moved; /* array of events; the launch of stretch i records moved[i % slots] */
@@ -103,7 +103,8 @@ struct pack_job {
 
 /* Begins the job: reads its list, or starts to copy it from the device. Returns true if the job is under way,
  * and pack_job_end must follow. Returns false if it has failed, as its fate tells, or is not to travel packed
- * after all. scratch is the device address of the scratch memory that `packing` asks for. */
+ * after all. Launches run on the slot's stream. scratch is the device address of the scratch memory that
+ * `packing` asks for. */
 bool pack_job_begin(struct pack_job *pack, struct engine_job *job, const struct packing *packing,
                     struct stream_slot *slot, uint64_t scratch);
 
@@ -117,8 +118,8 @@ bool pack_job_is_moved(const struct pack_job *pack);
  * stopped. */
 bool pack_job_is_over(const struct pack_job *pack);
 
-/* Gives back the job's slots and list. The job must be over, or the device lost; in that case the call waits
- * for threads that still use its slots. */
+/* Gives back the job's slots and list. The job must be over, or the device lost. If the device is lost, the
+ * call waits for threads that still use the job's slots. */
 void pack_job_end(struct pack_job *pack);
 
 /* Frees what is kept from job to job. */

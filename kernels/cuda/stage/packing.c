@@ -17,8 +17,8 @@
 
 /* One command copies evenly spaced pieces of at least LEAST_ROW bytes, or LEAST_ROW_BUSY where another
  * process may use the device. An H200 copies rows of 64 KiB at 52 GB/s, and rows of 4 and 16 KiB at 30 GB/s.
- * A kernel reached 49 GB/s for rows of 64 KiB, but a matrix product beside it kept 0.08 of its rate, and 0.95
- * of it beside the copies. 32 KiB was not measured. */
+ * A kernel reached 49 GB/s for rows of 64 KiB, but a matrix product that ran at the same time kept only 0.08
+ * of its rate. Beside the copies, the product kept 0.95 of its rate. 32 KiB was not measured. */
 #define LEAST_ROW      (32u << 10)
 #define LEAST_ROW_BUSY 4096u
 #define DOUBLINGS      3 /* how often stretches double, to 32 MiB, while launches do not wait */
@@ -275,12 +275,13 @@ void packing_stretch_next(const struct packing *p, struct packing_cursor *at, bo
 #define PASSED UINT32_MAX
 #define BEYOND (UINT32_C(1) << 31)
 
-/* Entries are read in groups whose size the compiler knows, because hundreds of thousands of them have to be
- * ready before the first launch. A group at the end of the list is filled up with PASSED. */
+/* Entries are read in groups of a constant size, which the compiler can turn into fast code, because hundreds
+ * of thousands of entries have to be read before the first launch. A group at the end of the list is filled
+ * up with PASSED. */
 struct group {
 	uint64_t first; /* position in the list of the group's first number */
 	uint32_t n;
-	/* Numbers of blocks; PASSED or any other number from the limit on names none. */
+	/* Numbers of blocks. PASSED, like any other number that is not below the limit, names no block. */
 	uint32_t block[GROUP];
 };
 
@@ -466,8 +467,9 @@ static uint64_t count_pieces(const struct packing *p, const struct packing_side 
 }
 
 /* Returns whether the side's pieces are long enough for the copy engine. Shorter ones suffice where a kernel
- * would have to wait for the bus, block by block. A single piece for each layer suffices where it would also
- * have to wait for other processes. */
+ * would otherwise have to wait for the bus, block by block. A single piece for each layer, however short,
+ * suffices where that kernel would also have to wait for other processes, or if all of the side is a single
+ * piece. */
 static bool has_long_pieces(const struct packing *p, const struct packing_side *side)
 {
 	const uint64_t bytes = p->n * side->bytes, pieces = count_pieces(p, side);
@@ -625,7 +627,7 @@ static int64_t list_side(const struct packing_side *side, const struct packing_s
 		return -side->low;
 	}
 	*ret = *side->blocks;
-	ret->table = NULL; /* because it covers all layers, and the stretch has some */
+	ret->table = NULL; /* because it covers all layers, and the stretch may have only some */
 	if (ret->layers) {
 		ret->layers += stretch->layer;
 		return 0;

@@ -16,18 +16,22 @@
  * double from one to the next; once launches have been seen to wait, they are as large as scratch memory
  * allows.
  *
- *   list      | the entries that name a block, for each layer: its items, in order
- *   item      | one block of one layer
+ *   list      | the entries that name a block, in order
+ *   item      | the block of one such entry in one layer; the items of each layer follow those of the layer
+ *             | before
  *   stretch   | the items that one launch moves: some entries of a layer, or all entries of some layers
  *   packed    | the items of a stretch lie one after the other, `pitch` bytes apart
  *   chunk     | the packed bytes that pass through one pinned buffer, or that are copied in one go
  *   piece     | packed bytes that are also contiguous in the tensor's memory
  *
- * Some jobs stay with the kernel that reads and writes host memory in place: jobs of few bytes, which it does
- * not hold up for long; on an idle device, jobs of a single stretch, which would be no faster in two steps;
- * blocks on the host with gaps between their own elements; lists of more than PACKING_MOST_ENTRIES; jobs for
- * which threads would have to pack while no other process is seen on the device (jobs.h); and jobs whose
- * blocks threads would have to copy although they are shorter than run_bytes.
+ * Some jobs are left to the kernel that reads and writes host memory in place:
+ *
+ *   - jobs of few bytes, for which it occupies the device only briefly
+ *   - on an idle device, jobs of a single stretch, which would be no faster in two steps
+ *   - jobs with gaps between the elements of a block on the host
+ *   - lists of more than PACKING_MOST_ENTRIES
+ *   - jobs for which threads would have to pack while no other process is seen on the device (jobs.h)
+ *   - jobs for which threads would have to copy blocks that are shorter than run_bytes
  */
 #ifndef KERNELS_CUDA_STAGE_PACKING_H
 #define KERNELS_CUDA_STAGE_PACKING_H
@@ -44,11 +48,11 @@
 struct packing_limits {
 	uint64_t least_bytes;   /* Jobs with fewer bytes on the host stay with a kernel. */
 	uint64_t run_bytes;     /* Blocks of fewer bytes are not copied by threads. */
-	uint64_t piece_bytes;   /* average bytes from which on the copy engine copies pieces directly */
+	uint64_t piece_bytes;   /* least average bytes of pieces that the copy engine copies directly */
 	uint64_t slot_bytes;    /* bytes of a pinned buffer; 0: there are no pinned buffers */
 	uint64_t stretch_bytes; /* approximate bytes of the first stretch, on either side */
 	uint64_t scratch_bytes; /* bytes of scratch memory that the job may use */
-	uint32_t slots;         /* stretches under way at most, 1 to PACKING_MOST_SLOTS */
+	uint32_t slots;         /* maximum number of stretches under way, 1 to PACKING_MOST_SLOTS */
 	bool has_threads;       /* Threads may copy blocks on the host. */
 	bool is_busy;           /* Launches have been seen to wait for others on the device. */
 };
@@ -77,15 +81,15 @@ struct packing {
 	struct packing_side dst, src;
 	bool is_plain;     /* Each block is one run of bytes on both sides, so that no kernel is needed. */
 	bool list_is_kept; /* Kernels read the list where it lies on the device, at list_at. */
-	bool has_threads;
+	bool has_threads;  /* This and the next three, and piece_bytes, are the limits of these names. */
 	bool is_busy;
 	uint64_t run_bytes;
 	uint64_t stretch_bytes;
-	uint64_t most_items; /* items in a stretch at most */
-	uint32_t slots;      /* stretches under way at most */
+	uint64_t most_items; /* maximum number of items in a stretch */
+	uint32_t slots;      /* maximum number of stretches under way */
 	/* Bytes of scratch memory for the list that kernels read; 0: no kernel is needed. */
 	uint64_t list_room;
-	uint64_t scratch_bytes;
+	uint64_t scratch_bytes; /* bytes of scratch memory that the job needs */
 	uint64_t piece_bytes;
 
 	/* packing_read or packing_take_all sets the fields from here on. */
@@ -112,14 +116,15 @@ uint64_t packing_list_bytes(const struct packing *packing);
  * (kernels/host/fault.h). */
 void packing_read(struct packing *packing, const void *list, uint32_t *arrays);
 
-/* Takes every entry of a list that is kept for one that names a block. That is possible because the side in
- * host memory is not indexed, so that its blocks do not depend on the entries; kernels skip entries that name
- * no block, and count them. Fills `array`, which has room for as many numbers as the list has entries and
- * must outlive *packing. list_at is the list's address on the device. */
+/* For a list that stays on the device: assumes that every entry names a block. That is possible because the
+ * side in host memory is not indexed, so that its blocks do not depend on the entries; kernels skip entries
+ * that name no block, and count them. Fills `array`, which has room for as many numbers as the list has
+ * entries and must outlive *packing. list_at is the list's address on the device. */
 void packing_take_all(struct packing *packing, uint64_t list_at, uint32_t *array);
 
-/* Decides again, now that the list has been read or taken. Returns false if the job is not to travel packed
- * after all; whoever moves it then counts its entries again. slot_bytes is the size of a pinned buffer. */
+/* Decides again, after packing_read or packing_take_all. Returns false if the job is not to travel packed
+ * after all; the caller then resets the counts of entries, which whatever moves the job sets again.
+ * slot_bytes is the size of a pinned buffer. */
 bool packing_judge(struct packing *packing, uint64_t slot_bytes);
 
 /* ---- Stretches ----------------------------------------------------------------------------------------- */
@@ -157,9 +162,9 @@ struct packing_piece {
 	uint64_t bytes; /* 0: there are no more pieces */
 };
 
-/* Returns the first piece at or after packed offset *at, and moves *at behind it. The piece ends at `end` at
- * the latest. It also ends with its layer if layers have separate addresses, because the next layer may be in
- * another allocation. */
+/* Returns the first piece at or after packed offset *at, and moves *at behind that piece. The piece does not
+ * extend beyond packed offset `end`. If layers have separate addresses, it does not extend beyond its layer
+ * either, because the next layer may be in another allocation. */
 struct packing_piece packing_next(const struct packing_side *side, const struct packing_stretch *stretch,
                                   uint64_t *at, uint64_t end);
 
@@ -171,8 +176,8 @@ struct packing_rows {
 	uint64_t step;
 };
 
-/* Like packing_next, for a side by PACKING_BY_COPIES whose other end is packed, but returns as many evenly
- * spaced blocks at once as there are. */
+/* Like packing_next, but returns as many evenly spaced blocks at once as possible. The side's way must be
+ * PACKING_BY_COPIES, and the copies must go from or to packed scratch memory. */
 struct packing_rows packing_next_rows(const struct packing *packing, const struct packing_side *side,
                                       const struct packing_stretch *stretch, uint64_t *at, uint64_t end);
 

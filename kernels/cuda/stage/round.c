@@ -3,9 +3,9 @@
  * each of the three steps has a stream of its own, so that steps of different rounds overlap.
  *
  * This file also launches jobs that are not staged. A list of blocks is one launch; its entries are in the
- * kernel's arguments or in the upload buffer, and the layers' offsets are in the upload buffer. In a batch,
- * all runs of bytes are one launch and the other small moves one launch for each kernel; a move that is
- * large, or does not fit into the tables, is a launch of its own.
+ * kernel's arguments or in the upload buffer, or stay where they lie on the device, and the layers' offsets
+ * are in the upload buffer. In a batch, one launch moves all runs of bytes, and one launch for each kernel
+ * the other small moves. A move that is large, or does not fit into the tables, is a launch of its own.
  */
 #include "round.h"
 
@@ -107,8 +107,9 @@ static int bring_more(struct round *round, struct error *err)
 	return r;
 }
 
-/* Copies between the rows of a box in host memory and the same rows packed in scratch memory. One command
- * copies along the nearest axis; the other axes are counted up like the digits of a number. */
+/* Copies between the rows of a box in host memory and the same rows packed in scratch memory, outwards if
+ * `out` is set. One command copies along axis 0, which has the smallest stride; the indices of the other axes
+ * are counted up like the digits of a number. */
 static int copy_rows(const struct row_box *box, char *host, uint64_t scratch, bool out, CUstream stream,
                      struct error *err)
 {
@@ -199,9 +200,9 @@ static bool is_over_bus(const struct round *round)
 }
 
 /* Prepares the launcher for the round's kernel. Copies of many rows of host memory lose a third of their
- * speed while a kernel fills the L2 cache, probably because it holds the page tables for those rows; so the
- * slot's bytes are marked as passing through the cache. A kernel also gets fewer multiprocessors if rows are
- * copied in both directions, or if it uses the bus itself. */
+ * speed while a kernel fills the L2 cache, probably because that cache also holds the page tables for those
+ * rows; so the kernel is told that the slot's bytes need not be kept in the cache. A kernel also gets fewer
+ * multiprocessors if rows are copied in both directions, or if it uses the bus itself. */
 static void set_launcher(const struct round *round)
 {
 	const struct staging *s = round->staging;
@@ -290,7 +291,7 @@ int round_carry(struct round *round, struct error *err)
 
 /* ---- Jobs at once -------------------------------------------------------------------------------------- */
 
-/* A move of more bytes is worth a launch of its own, and a better kernel. */
+/* A move in a batch that has more bytes than this gets a launch of its own, by its own plan. */
 #define ALONE_BYTES (1u << 20)
 
 /* A batch whose upload buffer is borrowed consists of the parts of one split, and its tables take less than
@@ -489,6 +490,7 @@ struct batch {
 	uint32_t *entry;  /* for each move that has an entry: bytes from the upload buffer's start to it */
 	uint32_t *blocks; /* number of thread blocks of each move */
 	uint32_t *which;  /* entries of the moves, grouped by kernel */
+	/* For each group: the number of thread blocks before each of its moves, and their total number. */
 	uint32_t *first;
 };
 
@@ -516,8 +518,8 @@ static void add_run(struct batch *batch, const struct tma_route_plan *tma, uint6
 		                                           .bytes = (uint64_t)tma->dim[0].n };
 }
 
-/* Returns a plan for the move that needs no tensor map, as all plans of one launch must be, and takes a
- * reference to it. Returns NULL if there is no memory. */
+/* Returns a plan for the move that can share a launch with others, for which it must not need a tensor map.
+ * Takes a reference to the plan. Returns NULL if there is no memory. */
 static struct engine_plan *plain_plan(struct engine_plan *plan, uint64_t dst, uint64_t src)
 {
 	if (!strategy_of(cuda_plan(plan))->spreads)
@@ -576,7 +578,8 @@ struct group {
 	uint32_t blocks;
 };
 
-/* Adds to the group the moves from number i on that use its kernel. */
+/* Adds to the group those of the moves from number i on that use its kernel, as long as one launch can have
+ * all of their thread blocks. */
 static void lay_group(struct batch *batch, uint32_t i, struct group *group)
 {
 	const uint32_t n = batch->of.job->n_moves;

@@ -36,8 +36,8 @@ int many_launch(const struct many *many, struct error *err);
 struct many_list {
 	uint64_t index;
 	uint64_t dst_layers, src_layers;
-	uint64_t counts; /* address of two uint64_t that entries with a -1 and those that name no block are
-	                    added to; 0: every entry names a block */
+	uint64_t counts; /* address of two uint64_t counters: of entries that contain a -1, and of others that
+	                    name no block; 0: every entry names a block */
 };
 
 /* Enqueues the move over such a list on the stream, and sets blocks->family. The move must not convert. dst
@@ -67,18 +67,18 @@ struct round {
 
 	/* round_init and round_carry set the fields from here on. */
 	struct staging_round part;
-	/* The stream that the round used last; all of the round precedes what is put on it next. NULL:
-	 * none. */
+	/* The stream that the round used last. Work that is put on it next comes after all of the round so
+	 * far. NULL: the round has used no stream yet. */
 	CUstream last;
 	uint64_t dst; /* device addresses of the job's elements [0, ..., 0] */
 	uint64_t src;
 };
 
-/* Completes a round. The caller has set the fields before `part` and zeroed the others. */
+/* Prepares a round. The caller has set the fields before `part` and zeroed the others. */
 void round_init(struct round *round);
 
-/* Enqueues the whole round on its streams. After a failure, part of it may be enqueued if round->last is
- * set. */
+/* Enqueues the whole round on its streams. After a failure, part of the round may have been enqueued if
+ * round->last is set. */
 int round_carry(struct round *round, struct error *err);
 
 /* Makes later work on `to` wait for everything that the round has enqueued so far. */

@@ -7,9 +7,10 @@
 #include "kernels/nest/narrow.h"
 #include "proto/arithmetic.h"
 
-/* Rows that the copy engine copies should have ROW_GOOD times the least number of bytes. Rounds grow to make
- * them that long, as long as there remain at least ROUNDS_GOOD rounds: the first one comes in, and the last
- * one goes out, with nothing beside it. A round takes at most MOST_ROW_COPIES commands that copy rows. */
+/* Rows that the copy engine copies should have ROW_GOOD times the least number of bytes. Rounds are enlarged
+ * until rows are that long, but only while at least ROUNDS_GOOD rounds remain, because nothing runs beside
+ * the first one coming in or the last one going out. A round takes at most MOST_ROW_COPIES commands that copy
+ * rows. */
 #define ROW_GOOD        4
 #define ROUNDS_GOOD     16
 #define MOST_ROW_COPIES 64
@@ -33,7 +34,7 @@ static uint64_t extent_bytes(struct tensor_extent extent)
 	return (uint64_t)(extent.high - extent.low);
 }
 
-/* Returns the scratch bytes for a part of `bytes` bytes at any offset from alignment. */
+/* Returns the scratch bytes for a part of `bytes` bytes, whatever its offset modulo STAGING_ALIGN. */
 static uint64_t place_bytes(uint64_t bytes)
 {
 	return (bytes + 2 * STAGING_ALIGN - 1) / STAGING_ALIGN * STAGING_ALIGN;
@@ -97,8 +98,8 @@ static void choose_ways(struct staging *s, enum staging_place dst, enum staging_
 
 /* ---- Rounds ------------------------------------------------------------------------------------------ */
 
-/* Returns how far apart the indices of axis d lie on the side that rounds are stretches of: the destination
- * if it is taken out, otherwise the source. */
+/* Returns how many bytes apart the indices of axis d lie on the side that is divided into contiguous parts:
+ * the destination if it is taken out, otherwise the source. */
 static int64_t reach(const struct staging *s, int d)
 {
 	const struct transform_axis *axis = &s->transform->axis[d];
@@ -123,8 +124,8 @@ static int sort_axes(const struct staging *s, int8_t *ret)
 	return n;
 }
 
-/* Divides an axis into parts of about the same size, of `most` indices at most. Returns how many indices a
- * part has. */
+/* Divides an axis into parts of about the same size, each of no more than `most` indices. Returns how many
+ * indices the largest part has. */
 static uint64_t cut_axis(struct staging *s, int8_t d, int64_t most)
 {
 	const int64_t extent = s->transform->axis[d].extent;
@@ -180,7 +181,7 @@ static void divide(struct staging *s, const struct staging_limits *limits)
 		try_tiles(s, limits);
 }
 
-/* Returns how many indices of axis d a round has at most. */
+/* Returns the maximum number of indices of axis d that a round has. */
 static int64_t round_extent(const struct staging *s, int d)
 {
 	for (int i = 0; i < s->n_axes; i++)
@@ -228,8 +229,9 @@ static uint64_t dst_row(const struct staging *s, uint64_t *ret_bytes)
 	return box.row_bytes;
 }
 
-/* Decides how the source is brought if the parts that rounds read largely overlap between their first and
- * last bytes: as rows, or as a whole. bytes is the size of the largest round's part. */
+/* Decides how the source is brought in if it is to come by rows, or if the byte ranges that rounds read
+ * overlap a lot. It comes by rows if these are long enough. Otherwise it is used in place in the first case,
+ * and comes as a whole in the second. Sets src_bytes. bytes is the size of the largest round's byte range. */
 static void measure_src(struct staging *s, uint64_t bytes)
 {
 	const uint64_t whole = extent_bytes(transform_reads(s->transform));
@@ -280,7 +282,8 @@ static uint64_t scratch_needed(const struct staging *s)
 	return src + s->slots * s->dst_bytes;
 }
 
-/* Makes the job fit into the scratch memory, with fewer slots or else with a side used where it is. */
+/* Makes the job fit into the scratch memory: with fewer slots or, if that does not suffice, with one side or
+ * both used where they lie. */
 static void fit(struct staging *s, const struct staging_limits *limits)
 {
 	while (scratch_needed(s) > limits->scratch_bytes) {
@@ -342,8 +345,9 @@ void staging_round(const struct staging *s, uint64_t i, struct staging_round *re
 
 /* ---- Tiles ------------------------------------------------------------------------------------------- */
 
-/* Returns the axis that is to be halved: the one with the largest stride on the given side that still has
- * several indices. -1: there is none. */
+/* Returns the axis of a tile that is to be halved: of those that have no border and still have several
+ * indices in the tile (n[d] of axis d), the one with the largest stride on the given side. -1: there is
+ * none. */
 static int farthest(const struct transform *t, const int64_t *n, bool of_src)
 {
 	int64_t most = -1;
@@ -370,7 +374,8 @@ static void set_tile(struct staging *s, const int64_t *n)
 			cut_axis(s, d, n[d]);
 }
 
-/* Returns the length of the rows of the source or of the destination in such a tile, whichever is shorter. */
+/* Divides the job into tiles of n[d] indices of each axis d. Returns the length of the source's rows in such
+ * a tile or that of the destination's, whichever is shorter. */
 static uint64_t tile_row(struct staging *s, const int64_t *n)
 {
 	uint64_t ignored;
@@ -379,9 +384,9 @@ static uint64_t tile_row(struct staging *s, const int64_t *n)
 	return min_u64(src_row(s, &ignored), dst_row(s, &ignored));
 }
 
-/* Halves the tile along the axis that keeps the shorter rows of both sides longest, and returns the length of
- * these. If both choices are equal, it shortens the source's rows, because the destination's take more of the
- * bus. */
+/* Halves the tile along one of two axes: the one after which the shorter of the two sides' rows (tile_row)
+ * are longer. Returns the length of those rows, 0 if the tile cannot be halved. If both choices are equal,
+ * shortens the source's rows, because the destination's take more of the bus. */
 static uint64_t halve(struct staging *s, int64_t *n)
 {
 	const int side[] = { farthest(s->transform, n, false), farthest(s->transform, n, true) };
@@ -400,8 +405,8 @@ static uint64_t halve(struct staging *s, int64_t *n)
 	return row[best];
 }
 
-/* Tries to divide the job into tiles, but not if there would be few of them: the first tile comes in, and the
- * last one goes out, with nothing beside it. */
+/* Tries to divide the job into tiles, but not if there would be few of them, because nothing runs beside the
+ * first tile coming in or the last one going out. */
 static void try_tiles(struct staging *s, const struct staging_limits *limits)
 {
 	const struct transform *t = s->transform;
@@ -431,8 +436,9 @@ static void try_tiles(struct staging *s, const struct staging_limits *limits)
 
 /* ---- Runs -------------------------------------------------------------------------------------------- */
 
-/* Plans a run of bytes. From host memory to host memory it stops in a slot, because otherwise a
- * kernel would copy it, piece by piece. */
+/* Plans a job whose two sides are each one run of bytes. Returns false if they are not, or if the run is too
+ * short. From host memory to host memory, the bytes pass through a slot, because otherwise a kernel would
+ * copy them, piece by piece. */
 static bool init_run(struct staging *s, enum staging_place dst, enum staging_place src,
                      const struct staging_limits *limits)
 {

@@ -8,12 +8,12 @@
  * out in one go. Large jobs are divided into rounds, so that one comes in while another runs and a third goes
  * out.
  *
- * A round of a transposed destination reads a part of each of the source's rows. If these parts are long
- * enough for the copy engine, it copies just them, and rounds are made as large as it takes to make them
- * long. If they stay short, rounds are tiles of both sides, and the copy engine also copies parts of the
- * destination's rows out. If those would be short, too, the whole source has to come in before anything can
- * go out, at half of the speed. The copy engine also copies rows where less than half of the source is read,
- * and where the destination has gaps.
+ * If a job transposes, a round reads a part of each of the source's rows. Rounds are enlarged to make these
+ * parts long; if they are then long enough for the copy engine, it copies only them. If they stay short,
+ * rounds are tiles of both sides, and the copy engine also copies parts of the destination's rows out. If
+ * those would be short, too, the whole source has to come in before anything can go out, which halves the
+ * speed. The copy engine also copies rows where less than half of the source is read, and where the
+ * destination has gaps.
  *
  * In all other cases a kernel uses host memory in place: sides of few bytes, sides with gaps whose rows are
  * short, and batches. Lists of blocks are in packing.h.
@@ -37,8 +37,8 @@ enum staging_way {
 	STAGING_DIRECT, /* The kernel uses the tensor where it is. */
 	/* The source is copied once for all rounds: each round copies what it needs and is still missing. */
 	STAGING_WHOLE,
-	STAGING_ROUND,  /* each round has its part in a slot of scratch memory */
-	STAGING_STRIPE, /* each round has its rows in a slot, packed without the bytes between them */
+	STAGING_ROUND,  /* Each round has its part in a slot of scratch memory. */
+	STAGING_STRIPE, /* Each round has its rows in a slot, packed without the bytes between them. */
 };
 
 struct staging_limits {
@@ -59,7 +59,7 @@ struct staging {
 	enum staging_way dst;
 	bool run;        /* Both sides are one run of bytes, so that no kernel is needed. */
 	uint64_t rounds; /* number of rounds; 0: there is nothing to do */
-	/* Rounds under way at most, each in a slot of its own: round i uses slot i % slots. */
+	/* Maximum number of rounds under way, each in a slot of its own: round i uses slot i % slots. */
 	uint32_t slots;
 	uint64_t scratch_bytes;
 	uint64_t row_bytes; /* the limit of that name */
@@ -74,8 +74,9 @@ struct staging {
 	uint64_t src_bytes;
 	uint64_t dst_bytes;
 
-	/* A round has step[a] indices of axis[a], for each of these n_axes axes and all indices of the
-	 * others. Rounds are numbered with the last of these axes varying fastest. */
+	/* Rounds divide n_axes axes. A round has at most step[a] indices of each such axis[a], and all
+	 * indices of the other axes. In the numbering of rounds, the last of the divided axes varies
+	 * fastest. */
 	int n_axes;
 	int8_t axis[TENSOR_MAX_RANK];
 	int64_t step[TENSOR_MAX_RANK];
@@ -103,14 +104,14 @@ static inline bool staging_is_needed(const struct staging *staging)
 /* Describes the part of the job that one round moves. Offsets are in bytes from element [0, ..., 0] of the
  * job's source or destination. */
 struct staging_round {
-	/* Not set if `run` is; element [0, ..., 0] of its source is that of the job. */
+	/* Not set if `run` is. Element [0, ..., 0] of its source is that of the job's source. */
 	struct transform transform;
 	int64_t dst_offset; /* offset of element [0, ..., 0] of its destination */
 	struct tensor_extent reads;
 	struct tensor_extent writes;
-	/* For sides by STAGING_STRIPE: the rows that the round copies in, the first of which begins at
-	 * reads.low, and those that it copies out, the first of which begins at writes.low. On such a side
-	 * the transform addresses these rows as packed without gaps. */
+	/* For sides by STAGING_STRIPE: the rows that the round copies in and those that it copies out. The
+	 * first of them begin at reads.low and at writes.low. On such a side the transform addresses the rows
+	 * as packed without gaps. */
 	struct row_box src_box;
 	struct row_box dst_box;
 };
@@ -118,7 +119,7 @@ struct staging_round {
 void staging_round(const struct staging *staging, uint64_t i, struct staging_round *ret);
 
 /* These return the place in scratch memory of round i's part of a side whose first byte lies at `address` in
- * host memory. scratch is a multiple of STAGING_ALIGN. Except for packed rows, the place has the same offset
+ * host memory. scratch must be a multiple of STAGING_ALIGN. Except for packed rows, the place is the same
  * modulo STAGING_ALIGN as `address`, so that aligned data stays aligned. */
 #define STAGING_ALIGN 256
 uint64_t staging_src_place(const struct staging *staging, uint64_t scratch, uint64_t i, uint64_t address);

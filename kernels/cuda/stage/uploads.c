@@ -21,8 +21,8 @@
  * measured. */
 #define KEPT_BYTES (288u << 20)
 
-/* Device memory that a graph reads. The driver announces the end of a graph where no driver call is allowed,
- * so the memory is freed by the next call that takes pages. */
+/* Device memory that a graph reads. The driver announces the end of a graph by a callback in which no driver
+ * call is allowed, so the memory is freed by the next call that takes pages. */
 struct graph_memory {
 	CUdeviceptr device;
 	struct uploads *of;
@@ -130,8 +130,8 @@ static int graph_memory_new(struct uploads *uploads, size_t size, struct graph_m
 	return r;
 }
 
-/* The driver calls this while it may hold locks of its own, and no driver call is allowed in it. It takes no
- * lock, because a thread that holds one may be waiting for the driver. */
+/* The driver calls this, possibly while it holds locks of its own, and no driver call is allowed here. This
+ * takes no lock, because the thread that holds the lock may be waiting for the driver. */
 static void CUDA_CB on_graph_gone(void *arg)
 {
 	struct graph_memory *memory = arg;
@@ -200,8 +200,8 @@ static struct upload *find_idle(struct uploads *uploads, size_t size)
 	return NULL;
 }
 
-/* If new long pages of that size would exceed the limit, removes and returns idle long pages for the caller
- * to free. Returns NULL if there are none or the new pages fit; the new pages are then counted. */
+/* If new long pages of that size would exceed MOST_LONG_BYTES, removes and returns idle long pages for the
+ * caller to free. Returns NULL if there are none or the new pages fit; the new pages are then counted. */
 static struct upload *count_long(struct uploads *uploads, size_t size)
 {
 	struct upload *victim = NULL;
@@ -241,8 +241,8 @@ static size_t size_of_pages(size_t size)
 	return ret;
 }
 
-/* There come to be as many pages as launches with lists have been under way at once, which the driver
- * bounds. */
+/* Pages are never freed except to make room for long ones, so there are as many as the largest number of
+ * launches with lists that were under way at once, which the driver bounds. */
 static int take_pages(struct uploads *uploads, size_t size, struct upload **ret, struct error *err)
 {
 	pthread_mutex_lock(&uploads->lock);

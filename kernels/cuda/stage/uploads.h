@@ -32,8 +32,8 @@
  * Any thread may take and give pages, and none waits for the program's work on the device.
  */
 
-/* Least bytes of lent pages; larger pages have a power of two of bytes. This is more than the lists of any
- * message take, tables of layers included. */
+/* Minimum size of lent pages in bytes; the sizes of larger ones are powers of two. The lists that come in a
+ * message, tables of layers included, always fit into pages of the minimum size. */
 #define UPLOAD_BUFFER_BYTES (256u << 10)
 
 struct graph_memory;
@@ -45,7 +45,7 @@ struct upload {
 	CUevent passed;               /* event recorded on the stream when the pages are given back */
 	CUgraph graph;                /* graph into which the launch is being captured; NULL: no capture */
 	struct graph_memory *holding; /* owner of the device memory if graph is not NULL */
-	struct uploads *of;
+	struct uploads *of;           /* lender of the pages */
 	TAILQ_ENTRY(upload) entry;
 };
 
@@ -58,7 +58,7 @@ struct uploads {
 	struct upload_list free;
 	struct upload_list under_way; /* given back, oldest first; the device may still read them */
 	uint64_t long_bytes;          /* bytes of all pages that are larger than UPLOAD_BUFFER_BYTES */
-	/* Stack of the memory of graphs that have been destroyed, to be freed; without a lock. */
+	/* Lock-free stack of memory that is to be freed because its graph has been destroyed. */
 	_Atomic(struct graph_memory *) left_over;
 };
 
@@ -139,15 +139,15 @@ static inline uint64_t upload_buffer_place(const struct upload_buffer *upload_bu
 	return base + (uint64_t)((const char *)p - upload_buffer->host);
 }
 
-/* Returns the device address of two uint64_t to which kernels add: the number of list entries that were
- * passed over, and of those that named no block. */
+/* Returns the device address of two uint64_t counters that kernels increase: of list entries that were passed
+ * over because they contain a -1, and of other entries that named no block. */
 static inline uint64_t upload_buffer_counters(const struct upload_buffer *upload_buffer)
 {
 	return upload_buffer->uploads ? upload_buffer->counts : upload_buffer->device;
 }
 
-/* Copies those counters to the host after the work that is on the stream. Does nothing for a borrowed
- * buffer. */
+/* Enqueues a copy of those counters to the host, behind the work that is on the stream. Does nothing for a
+ * borrowed buffer. */
 int upload_buffer_fetch_counters(struct upload_buffer *upload_buffer, CUstream stream, struct error *err);
 
 /* Sets ret to what was added to the counters since the last call. The copy of upload_buffer_fetch_counters
@@ -165,12 +165,13 @@ bool upload_buffer_is_needed(const struct upload_buffer *upload_buffer, const st
 int upload_buffer_begin_job(struct upload_buffer *upload_buffer, const struct engine_job *job, size_t room,
                             struct error *err);
 
-/* Returns the operands of move i of the job. The buffer has been sent, and base is what upload_buffer_send
- * returned. */
+/* Returns the operands of move i of the job. The buffer must have been sent; base is the address that
+ * upload_buffer_send set. */
 struct convert_operands upload_buffer_operands(const struct upload_buffer *upload_buffer,
                                                struct engine_job *job, uint32_t i, uint64_t base);
 
-/* Copies the counters of exact casts, if there are any, to the host after the work that is on the stream. */
+/* Enqueues a copy of the counters of exact casts, if there are any, to the host, behind the work that is on
+ * the stream. */
 int upload_buffer_fetch_changed(struct upload_buffer *upload_buffer, const struct engine_job *job,
                                 CUstream stream, struct error *err);
 
