@@ -16,8 +16,8 @@
 
 #include "proto/wire/socket.h"
 
-/* Interval in milliseconds at which a waiting call checks whether it is still wanted, and may go on
- * waiting. */
+/* Interval in milliseconds at which a waiting call checks whether its result is still wanted and whether it
+ * may go on waiting. */
 #define UNWANTED_MS 20
 
 extern char **environ;
@@ -88,7 +88,8 @@ static int spawn(struct child *child, int control, const struct wire_hello *hell
 	return err->status;
 }
 
-/* Makes the control socket. ends[1] is never START_FD, which posix_spawn would then leave close-on-exec. */
+/* Makes the control socket. ends[1], the child's end, is always above START_FD: if it were START_FD itself,
+ * posix_spawn would leave it close-on-exec. */
 static int make_sockets(int ends[2], struct error *err)
 {
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)

@@ -20,7 +20,7 @@ struct child {
 	pid_t pid;
 	bool is_running; /* The process has not been waited for. */
 	int pidfd;
-	int control;
+	int control; /* socket for the hello and its answer, and for passing the sockets for calls */
 	struct shared *shared;
 	struct ring to_child, to_front;
 
@@ -32,8 +32,9 @@ struct child {
 	bool is_used[SHARED_CALLS];
 };
 
-/* Starts the process and sends it the hello. Sets *ret to the child, with a reference for the caller.
- * doorbell is the eventfd to which the child writes when something has come back while the front sleeps. */
+/* Starts the process and sends it the hello. Sets *ret to the child, with a reference for the caller. life
+ * becomes the field of that name. doorbell is the eventfd to which the child writes if the front sleeps when
+ * the child has put something into its ring or made room in the front's. */
 int child_start(struct child **ret, uint64_t life, const struct wire_hello *hello, int doorbell,
                 struct error *err);
 

@@ -265,7 +265,7 @@ static bool front_drive(struct engine *engine, uint64_t ns)
 	return any;
 }
 
-/* A child that has ended is not reported here: the engine is lost then, which the owner learns otherwise. */
+/* A child that has ended is not reported here: `lost` of the engine tells the owner of that. */
 static int front_probe(struct engine *engine, struct error *err)
 {
 	struct front *front = front_of(engine);
@@ -311,13 +311,14 @@ struct front_times front_times = {
 	.pulse_ms = 3000,
 };
 
-/* Children that live for less than LIVED_NS count as short-lived. After the first of them in a row the next
- * child starts at once, after the second after FIRST_MS, and then after twice as long each time. */
+/* Children that live for less than LIVED_NS count as short-lived. After the first of several in a row, the
+ * next child starts at once. After the second, it starts FIRST_MS later, and each further pause is twice as
+ * long as the one before, up to front.pause_ms. */
 #define LIVED_NS UINT64_C(60000000000)
 #define FIRST_MS 100
 
-/* Time for a child to say why it ends, time for it to close its engine, and the interval at which its end is
- * checked. */
+/* In milliseconds: the time that a child has to end after it was seen to fail, so that its reason is known,
+ * the time that it has to close its engine, and the interval at which its end is checked. */
 #define SAY_MS   200
 #define CLOSE_MS 10000
 #define STEP_MS  100
@@ -330,8 +331,8 @@ static bool is_closing(struct front *front)
 	return is;
 }
 
-/* Publishes a new state. The owner's thread learns of it when it is woken. Takes a reference to child; child
- * and err may be NULL. */
+/* Publishes a new state, of which the owner's thread learns when it next looks. Adds a reference to child.
+ * err is why the last child ended or could not be used. Both may be NULL. */
 static void publish(struct front *front, enum front_state state, struct child *child, const struct error *err)
 {
 	struct child *before;
@@ -350,7 +351,7 @@ static void publish(struct front *front, enum front_state state, struct child *c
 	child_unref(before);
 }
 
-/* Wakes the owner, unless the front is being closed: what it would wake may be gone by then. */
+/* Wakes the owner, unless the front is being closed, because what wake_arg points to may be gone by then. */
 static void wake(struct front *front)
 {
 	if (!is_closing(front))
@@ -430,8 +431,8 @@ static void describe(struct front *front, const struct wire_ready *ready)
 	}
 }
 
-/* Checks that the engine is the same as in the first child, because plans that were made for that are used
- * with every child. */
+/* Checks that the engine is the same as in the first child, because plans that were made for the first one
+ * are used with every child. */
 static int check_same(const struct front *front, const struct wire_ready *ready, struct error *err)
 {
 	const struct engine *engine = &front->engine;
@@ -549,8 +550,9 @@ static void wait_for_end(struct front *front, struct child *child)
 			ms += STEP_MS;
 }
 
-/* Ends what is left of a child. Its jobs end before everything that the process had has been taken down,
- * which may take long on a device; the next child starts only afterwards. */
+/* Ends what is left of a child, and sets *err to why it ended. The owner is woken first, so that the child's
+ * jobs end at once. Taking down all that the process had may take long on a device, and the next child starts
+ * only after that. */
 static void end_child(struct front *front, struct child *child, struct error *err)
 {
 	int status = 0;
@@ -590,8 +592,8 @@ static bool sleep_for(struct front *front, uint64_t ms)
 
 /* ---- Signs of life of a child -------------------------------------------------------------------------- */
 
-/* A child that has failed this many checks in a row is killed. With the time between checks, this is half of
- * the time that the service itself has (WatchdogSec=30). */
+/* A child that has failed this many checks in a row is killed. With pulse_ms between checks, that takes half
+ * as long as the service manager gives the service itself (WatchdogSec=30). */
 #define MOST_SILENT 5
 
 static void tell(struct front *front, const struct error *silence)

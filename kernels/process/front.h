@@ -3,11 +3,11 @@
  *
  * Three kinds of threads meet here. The owner's thread has the streams and jobs and the front's ends of both
  * rings: only it writes to the child's ring and reads what comes back (front_ring.c). The front's own thread
- * has the child process (front.c): it starts it, sees it end, and starts the next one, in which it maps all
- * memory again. Any thread may map and unmap memory (front_memory.c).
+ * manages the child processes (front.c): it starts a child, notices when that child ends, and starts the next
+ * one, in which it maps all memory again. Any thread may map and unmap memory (front_memory.c).
  *
- * The owner's thread learns of a new child at its own pace: it keeps a reference to the child that its jobs
- * are with until it has ended all of these.
+ * The owner's thread notices a new child only when it next looks. It keeps a reference to the child that has
+ * its jobs until it has ended all of them.
  */
 #ifndef KERNELS_PROCESS_FRONT_H
 #define KERNELS_PROCESS_FRONT_H
@@ -23,8 +23,8 @@
 #include "kernels/queue/fair_queue.h"
 #include "proto/wire/frame.h"
 
-/* Assigns small numbers. A number is in use once at a time, and numbers that were given back are used first.
- * A zeroed struct has assigned none. */
+/* Assigns small numbers. No number is in use twice at the same time, and numbers that were given back are
+ * assigned before new ones. A zeroed struct has assigned none. */
 struct numbers {
 	uint32_t next;  /* least number that has never been used */
 	uint32_t n;     /* number of entries in `back` */
@@ -62,7 +62,7 @@ static inline void numbers_deinit(struct numbers *numbers)
 /* Deadlines in milliseconds. Tests set shorter ones. */
 struct front_times {
 	uint64_t open_ms;  /* time for a child to open its engine */
-	uint64_t map_ms;   /* time to map one memory again, in addition to its share by size */
+	uint64_t map_ms;   /* time to map one memory again, plus a time that its size allows */
 	uint64_t pulse_ms; /* time from one check that the child is alive to the next */
 };
 extern struct front_times front_times;
@@ -124,7 +124,7 @@ struct front {
 	pthread_t thread;
 	int stir;             /* eventfd that makes the thread look at the state again */
 	uint64_t pulse_ns;    /* monotonic time of the next check that the child is alive */
-	uint32_t silent;      /* checks in a row that the child has failed */
+	uint32_t silent;      /* number of checks in a row that the child has failed */
 	struct error silence; /* result of the last check; status 0: the child is alive */
 
 	/* The owner's thread owns the fields from here on. */
@@ -176,8 +176,9 @@ void front_catch_up(struct front *front);
 /* Sends jobs of streams as far as there is room. */
 void front_send_jobs(struct front *front);
 
-/* Sends a message about one numbered thing. It is queued even without room in the ring, because there are few
- * such messages. cancel is the word that identifies a request to cancel; otherwise 0. */
+/* Sends a message about one numbered thing (struct wire_number). The message is queued even if the ring has
+ * no room, because there are few such messages. For WIRE_CANCEL, cancel is the word that identifies the
+ * request to cancel; otherwise it is 0. */
 void front_send_number(struct front *front, enum wire_kind kind, uint32_t number, uint32_t cancel);
 
 /* Handles the messages that have come back. */
@@ -186,8 +187,8 @@ void front_receive(struct front *front);
 /* ---- front.c ------------------------------------------------------------------------------------------ */
 
 /* If a check is due, checks whether the child has shown that it is alive, and asks it to do so again. Returns
- * false if it has failed too many checks in a row; it has been killed then. Only for the front's own
- * thread. */
+ * false if the child has failed too many checks in a row and has therefore been killed. Only for the front's
+ * own thread. */
 bool front_pulse(struct front *front, struct child *child);
 
 /* ---- front_job.c -------------------------------------------------------------------------------------- */
@@ -244,6 +245,7 @@ struct front_memory {
 
 	/* The fields from here on serve to map the memory again. This struct owns handle.fd unless
 	 * is_lent. */
+	/* The memory can be mapped again in another child. */
 	bool comes_back;
 	bool is_lent; /* The host mapping or an allocation owns handle.fd. */
 	struct engine_handle handle;
@@ -257,7 +259,7 @@ static inline struct front_memory *front_memory_of(struct engine_memory *memory)
 	return (struct front_memory *)memory;
 }
 
-/* Returns whether byte `at` of a memory lies in a part of it. */
+/* Returns whether byte `at` of the memory that the part names lies in that part. */
 static inline bool front_part_has(const struct engine_part *part, uint64_t at)
 {
 	return at >= part->offset && at - part->offset < part->size;
@@ -267,13 +269,14 @@ static inline bool front_part_has(const struct engine_part *part, uint64_t at)
  * NO_MEMORY. */
 int front_memory_keep(struct front_memory *memory, const struct engine_handle *handle, struct error *err);
 
-/* Sets the fields of a memory that the owner sees, from the child's answer. Returns 0 or NO_MEMORY. */
+/* Sets those fields of a memory that the owner sees. handle is what the memory was mapped or made from, and
+ * result the child's answer. Returns 0 or NO_MEMORY. */
 int front_memory_describe(struct front *front, struct front_memory *memory,
                           const struct engine_handle *handle, const struct wire_answer *result,
                           struct error *err);
 
-/* If the child has found that the memory may fail, gives it a backing, by which its failure is noticed.
- * Returns 0 or an error. */
+/* has_backing: in the child the memory has a backing (kernels/host/backing.h), because it may lose pages. If
+ * so, makes sure that it has one here, too, in which such a loss can be noted. Returns 0 or an error. */
 int front_memory_give_backing(struct front_memory *memory, bool has_backing, struct error *err);
 
 /* Frees everything that the memory owns except for the struct itself. */
@@ -294,8 +297,8 @@ int front_settle(struct engine *engine, struct engine_memory *memory, const atom
 bool front_unmap(struct engine *engine, struct engine_memory *memory);
 void front_link(struct engine *engine, const char *uuid, struct engine_link *ret);
 
-/* Sets *ret to the number of a memory, WIRE_NONE for NULL. Returns whether the child has mapped the memory,
- * which is true for NULL and if child is NULL. */
+/* Sets *ret to the number of a memory, WIRE_NONE for NULL. Returns whether the child has mapped the memory;
+ * true if memory or child is NULL. */
 bool front_memory_number(const struct child *child, const struct engine_memory *memory, uint32_t *ret);
 
 /* Notes that the memory with this number has lost pages that the device had pinned, because its file no

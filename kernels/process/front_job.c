@@ -292,7 +292,7 @@ static uint64_t round_up(uint64_t bytes)
 	return (bytes + WIRE_ALIGN - 1) / WIRE_ALIGN * WIRE_ALIGN;
 }
 
-/* Appends the message of a job, for which room has been reserved. */
+/* Appends the message of a job, padded with zeros to `bytes` bytes, for which room has been reserved. */
 static void write_parts(struct front *front, const struct wire_job *wire, const struct engine_job *job,
                         uint64_t bytes)
 {

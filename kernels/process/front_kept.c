@@ -101,8 +101,8 @@ static int add_new_chunk(struct front_memory *memory, int fd, uint64_t size, uin
 	return r;
 }
 
-/* Adds references to allocations of another memory. The child has found that the part consists of whole
- * allocations, and how many there are in total. */
+/* Adds references to those allocations of another memory that make up the part. The child has found that the
+ * part consists of whole allocations; most is the number of allocations of the whole memory. */
 static void share_chunks(struct front_memory *memory, const struct engine_part *part, uint32_t most,
                          uint64_t *at)
 {

@@ -222,8 +222,8 @@ static int map_in_child(struct front *front, struct child *child, const struct m
 	return r;
 }
 
-/* Does one step of unmapping in the child. Returns true if it was the last one, or if the memory has gone
- * with the child. */
+/* Does one step of unmapping in the child. Returns true if that was the last step, or if the memory is gone
+ * because the child has ended. anew is as in struct mapping. */
 static bool unmap_step_in_child(struct child *child, uint32_t number, struct anew *anew)
 {
 	struct child_call call = { .call = { .kind = WIRE_UNMAP_STEP, .memory = number },
@@ -259,8 +259,8 @@ static int add(struct front *front, struct child *child, struct front_memory *me
 	return r;
 }
 
-/* Maps host memory in this process first. Thereby a file of an untrusted user that could keep the child
- * waiting is refused (scout.h). */
+/* Maps host memory in this process, before the child does. This refuses a file of an untrusted user that
+ * could keep the child waiting (scout.h). */
 static int see_host(struct front_memory *memory, const struct engine_handle *handle, struct error *err)
 {
 	return handle->kind == REGION_KIND_MEMFD ? host_memory_view(handle, &memory->host, err) : 0;
@@ -281,7 +281,7 @@ static int finish_map(struct front *front, struct child *child, struct front_mem
 	return r;
 }
 
-/* Makes the child pin a memory that was loose and has been sealed. */
+/* Makes the child pin a memory that was loose (engine_memory.is_loose) and whose file has been sealed. */
 int front_settle(struct engine *engine, struct engine_memory *base, const atomic_bool *unwanted,
                  struct error *err)
 {
@@ -420,20 +420,20 @@ int front_make(struct engine *engine, const struct engine_handle *wanted, struct
 
 /* ---- Mapping anew ------------------------------------------------------------------------------------- */
 
-/* The front's own thread maps all memory in a child that is not in use yet. Everybody waits for this, so no
- * single mapping may take longer than map_ms and the time that its size excuses; a GiB in a second is
- * slow. */
+/* The front's own thread maps all memory in a child that is not in use yet. Everything waits for this, so no
+ * single mapping may take longer than map_ms plus one millisecond for each SLOW_BYTES_PER_MS bytes. That rate
+ * is about a GiB in a second, which is slow. */
 #define SLOW_BYTES_PER_MS ((uint64_t)1 << 20)
 
-/* Most users with busy files that are remembered, so that a second file of theirs delays nobody. If there are
- * more such users, every file that might be busy is treated as busy. */
+/* Maximum number of users with busy files that are remembered, so that further files of the same users are
+ * not even tried. If there are more such users, every file that might be busy is treated as busy. */
 #define MOST_BUSY 8
 
 struct anew {
 	struct front *front;
 	struct child *child;
-	uint64_t until_ns;
-	bool is_late;
+	uint64_t until_ns; /* monotonic time at which the current mapping has taken too long */
+	bool is_late;      /* The current mapping has taken too long. */
 	uint32_t n_busy;
 	uint64_t busy[MOST_BUSY]; /* numbers of users (engine_handle.user) */
 };
@@ -522,7 +522,7 @@ static int map_one_anew(struct front *front, struct anew *anew, struct front_mem
 }
 
 /* Moves the next memory that is to be mapped to the end of the list and returns it; NULL: none is left. *left
- * counts those that have not been considered. Caller holds front->lock. */
+ * is the number of memories in the list that have not been considered yet. Caller holds front->lock. */
 static struct front_memory *take_next(struct front *front, uint32_t *left)
 {
 	struct front_memory *memory;

@@ -2,10 +2,10 @@
 /* The front's streams, and its ends of both rings: jobs on their way to the child, and what comes back. The
  * owner's thread owns all of it.
  *
- * A job waits in its stream until it may be sent: the ring must have room, and the jobs of its stream that
- * have been sent and have not ended must take less than STREAM_BYTES. So no stream has to wait for the jobs
- * of another one, which might in turn wait for its own. Among the streams that may send, one is chosen whose
- * owner has sent the fewest bytes.
+ * A job waits in its stream until it may be sent: the ring must have room, and the messages of those jobs of
+ * its stream that have been sent and have not ended must take less than STREAM_BYTES. There is no limit for
+ * all streams together, because the jobs of one stream might wait for jobs of another that could then not be
+ * sent. Among the streams that may send, the next is one whose owner has sent the fewest bytes.
  */
 #include "front.h"
 
@@ -16,14 +16,15 @@
 
 #include "proto/clock.h"
 
-/* The child has at most this many bytes of messages of one stream, and one job more. */
+/* A stream sends no further job while the child has jobs of it whose messages take at least this many
+ * bytes. */
 #define STREAM_BYTES ((uint64_t)1 << 20)
 
 /* Bytes of memory that an empty buffer keeps. */
 #define KEEP_BYTES ((size_t)1 << 16)
 
-/* A job that moves at most this many bytes is worth a spin of the owner's thread: it takes less time than
- * waking a thread. */
+/* The owner's thread may spin until a job that moves at most this many bytes has ended, because such a job
+ * takes less time than waking a thread. */
 #define SMALL_BYTES ((uint64_t)1 << 22)
 
 /* ---- Jobs that end ------------------------------------------------------------------------------------ */
@@ -68,8 +69,8 @@ static void ring(struct front *front)
 	front->may_be_woken = false;
 }
 
-/* Writes front->out to the ring as far as there is room. Returns false if there is not enough; the child then
- * wakes the owner when there is. */
+/* Writes front->out to the ring as far as there is room. Returns false if there is not enough room for all;
+ * the child then wakes the owner when there is room again. */
 static bool flush(struct front *front)
 {
 	struct ring *to = &front->own->to_child;
@@ -133,7 +134,8 @@ static uint64_t moved_bytes(const struct engine_job *job)
 	return job->move.transform->bytes;
 }
 
-/* Sends a job. A job of which the child cannot be told ends at once. */
+/* Sends a job. If the child lacks memory that the job names, or the job cannot be numbered, it ends at
+ * once. */
 static void send_job(struct engine_stream *stream, struct engine_job *job)
 {
 	struct front *front = stream->front;
@@ -165,7 +167,8 @@ static bool may_send(const struct engine_stream *stream)
 	return stream->unsent.first && (stream->sent_bytes < STREAM_BYTES || !stream->sent.first);
 }
 
-/* Puts the stream in the queue of those that have something to send and may send it, or removes it. */
+/* Puts the stream in the queue of those that have a job to send and may send it, or removes the stream from
+ * there if it has none or may not. */
 static void offer(struct engine_stream *stream)
 {
 	struct fair_queue *unsent = &stream->front->unsent;
@@ -293,9 +296,9 @@ void front_receive(struct front *front)
 
 /* ---- Losing the child, and having one again ----------------------------------------------------------- */
 
-/* Ends the jobs of a stream whose end the child has not reported. A child whose engine was lost has reported
- * all jobs that had begun. Any other child may have begun the first job of the stream, unless that was
- * waiting for a point. */
+/* Ends those jobs of a stream whose end the child has not reported. A child whose engine was lost has
+ * reported all jobs that had begun. Any other child may have begun the first job of the stream, unless that
+ * job was waiting for a point. */
 static void lose_stream(struct engine_stream *stream)
 {
 	bool begun = !atomic_load(&stream->front->own->shared->is_lost);
@@ -364,11 +367,11 @@ void front_catch_up(struct front *front)
 
 /* ---- Streams ------------------------------------------------------------------------------------------- */
 
-/* The owner's thread waits CANCEL_NS nanoseconds for the child to take a request to cancel, which takes some
- * microseconds unless the child is stuck, and then withdraws it. Once the child has taken the request, only
- * the child knows what becomes of the job. It answers within a few more microseconds of its own time, and is
- * awaited for up to CANCEL_TAKEN_NS, in case it is kept from running; if it is for longer, it fails its
- * probes. */
+/* A child that is not stuck takes a request to cancel within some microseconds. The owner's thread waits
+ * CANCEL_NS nanoseconds for that, and then withdraws the request. Once the child has taken the request, only
+ * the child knows what becomes of the job, and it needs only a few more microseconds of processor time to
+ * answer. The owner's thread waits for the answer for up to CANCEL_TAKEN_NS, in case the child is kept from
+ * running for a while. A child that is kept from running for much longer fails its probes (front_pulse). */
 #define CANCEL_NS       2000000
 #define CANCEL_TAKEN_NS 1000000000
 

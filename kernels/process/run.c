@@ -17,20 +17,20 @@
 #include "proto/wire/socket.h"
 #include "served.h"
 
-/* Most messages that are taken before the engine is driven and ended jobs are reported. */
+/* Maximum number of messages that are taken before the engine is driven and ended jobs are reported. */
 #define MOST_MESSAGES 64
 
-/* Nanoseconds for which this thread drives the engine at a time, as long as the owner of an engine in its own
- * process does (daemon/server.c). */
+/* Nanoseconds for which this thread drives the engine at a time. The service drives an engine in its own
+ * process for as long (daemon/server.c). */
 #define DRIVE_NS 20000
 
 /* Nanoseconds for which the thread spins for more work before it sleeps: a client that sends one request
- * after the other is back sooner than a thread can be woken. If the last pause before work was shorter than
- * MOST_AWAKE_NS, the thread spins for that long, otherwise for AWAKE_NS. */
+ * after the other is back sooner than a thread can be woken. If the last pause between two pieces of work was
+ * shorter than MOST_AWAKE_NS, the thread spins for MOST_AWAKE_NS, otherwise for AWAKE_NS. */
 #define AWAKE_NS      50000
 #define MOST_AWAKE_NS 200000
 
-#define STATS_NS 10000000
+#define STATS_NS 10000000 /* interval at which a busy thread publishes statistics */
 
 /* Bytes of memory that an empty buffer keeps. */
 #define KEEP_BYTES ((size_t)1 << 16)
@@ -52,8 +52,8 @@ static void wake(void *arg)
 	shared_ring(((struct served *)arg)->shared);
 }
 
-/* Ignores signals that stop the service: the service manager sends them to each process, but it is for the
- * front to finish its work first. */
+/* Ignores signals that stop the service: the service manager sends them to each process, but the front needs
+ * this one until it has finished its work. */
 static void settle_process(void)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -303,8 +303,8 @@ static void on_job(struct served *served, const struct wire_job *wire)
 	engine_submit(served->engine, stream, &job->job);
 }
 
-/* The engine is asked only if the front has not withdrawn the request, because a front that has relies on the
- * job not being cancelled. */
+/* The engine is asked only if the front has not withdrawn the request, because after that the front relies on
+ * the job not being cancelled. */
 static void on_cancel(struct served *served, const struct wire_number *message)
 {
 	struct served_job *job = message->number < served->n_jobs ? served->jobs[message->number] : NULL;
@@ -531,8 +531,8 @@ static bool has_news(const struct served *served, unsigned bell)
 	return atomic_load(&served->shared->bell) != bell || atomic_load(&served->is_closing);
 }
 
-/* Spins, if `spins`, and then sleeps until the bell's value changes. has_worked: there was something to do
- * since the last wait. */
+/* Spins for a while if `spins` and has_worked are set, and then sleeps until the bell's value is no longer
+ * `bell`. has_worked: there has been something to do since the last call. */
 static void wait_for_work(struct served *served, unsigned bell, bool spins, bool has_worked)
 {
 	const uint64_t awake_ns = served->gap_ns < MOST_AWAKE_NS ? MOST_AWAKE_NS : AWAKE_NS;
@@ -559,7 +559,7 @@ static bool is_empty(const struct served *served)
 	return served->under_way == 0 && atomic_load(&served->engine->memories) == 0;
 }
 
-/* Frees the streams that the front has left, which have no jobs, and closes the engine. */
+/* Frees the streams that the front has not freed, which must have no jobs, and closes the engine. */
 static void close_engine(struct served *served)
 {
 	for (uint32_t i = 0; i < served->n_streams; i++)

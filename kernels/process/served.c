@@ -107,8 +107,9 @@ static struct engine_move move_of(struct served *served, const struct wire_move 
 	return ret;
 }
 
-/* Sets *side, and *table if it has one, from the message's data at *at, and moves *at behind what belongs to
- * the side. The data is the job's own copy, behind its moves. */
+/* Sets *side from the message's data at *at, and *table if the side has a table. Moves *at behind the side's
+ * data. *at points into the job's own copy of the data, which follows the job's moves. Returns false if there
+ * is no memory. */
 static bool take_side(struct served_job *job, const struct wire_side *wire, struct engine_blocks_side *side,
                       struct layer_table **table, const char **at)
 {

@@ -17,7 +17,7 @@
 #include "proto/wire/frame.h"
 #include "shared.h"
 
-#define SERVED_MEMORIES ((uint32_t)1 << 22)
+#define SERVED_MEMORIES ((uint32_t)1 << 22) /* maximum number of memories */
 
 struct served_owner {
 	LIST_ENTRY(served_owner) entry;
@@ -62,7 +62,7 @@ struct served {
 	LIST_HEAD(, served_owner) owners;
 	uint64_t stats_ns; /* monotonic time at which the statistics were last written */
 	/* idle_since_ns is the monotonic time since which there has been nothing to do. gap_ns is how long
-	 * that lasted the last time. */
+	 * the last period with nothing to do lasted. */
 	uint64_t idle_since_ns;
 	uint64_t gap_ns;
 	uint64_t kept_plans; /* the number of plans to keep that the front last asked for */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rings. The writer advances its position after it has written the bytes before it, the reader after it has
- * read them. */
+/* Rings. The writer advances its position after it has written bytes, the reader after it has read them. */
 #include "shared.h"
 
 #include <string.h>

@@ -76,11 +76,11 @@ static inline bool ring_is_empty(const struct ring *ring)
 
 /* ---- Words --------------------------------------------------------------------------------------------- */
 
-/* Most calls that may be under way at once, each on a socket of its own. */
+/* Maximum number of calls that may be under way at once, each on a socket of its own. */
 #define SHARED_CALLS 64
 
-/* State of a request to cancel a job. It is in the low bits of the word `cancel`; the number of the request
- * is above it. */
+/* State of a request to cancel a job. It is in the low SHARED_CANCEL_BITS bits of the word shared->cancel;
+ * the number of the request is in the bits above. */
 enum shared_cancel {
 	CANCEL_ASKED,
 	CANCEL_TAKEN, /* The child is asking the engine. */
@@ -126,7 +126,8 @@ struct shared {
 	atomic_uint_fast64_t keep_plans; /* number of plans that the front wants the child to keep */
 	atomic_bool tunes;               /* if true, the front wants the child to try alternatives to plans */
 
-	atomic_bool unwanted[SHARED_CALLS]; /* by call: the front no longer wants what the call maps */
+	/* Indexed by the socket of a call: the front no longer wants what that call maps. */
+	atomic_bool unwanted[SHARED_CALLS];
 };
 
 /* Offsets of the two rings in the shared file, after struct shared. */
@@ -326,7 +327,7 @@ struct wire_ready {
 	uint64_t memory_bytes;
 };
 
-/* Each later message on the control socket carries a socket for calls. number is the index of its calls in
+/* Each later message on the control socket carries a socket for calls; number is that socket's index in
  * shared->unwanted. When the front closes the control socket, the child closes the engine and ends. */
 struct wire_socket {
 	uint32_t number;

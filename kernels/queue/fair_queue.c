@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-#define PREMIUM 4 /* 1 / PREMIUM of the time is charged in addition to it */
+#define PREMIUM 4 /* An owner of several streams in the queue is charged 1 / PREMIUM more than its time. */
 
 static void place(struct fair_queue *fair_queue, struct engine_owner *owner);
 static void insert(struct engine_owner *owner, struct fair_stream *stream);
@@ -74,9 +74,9 @@ void fair_queue_remove(struct fair_queue *fair_queue, struct fair_stream *stream
 		TAILQ_REMOVE(&fair_queue->owners, owner, entry);
 }
 
-/* Gives a time slice to the stream, which goes behind the others of its priority. The owner is charged when
- * the slice has ended. Until then it goes behind owners that have used as much time, so that threads that ask
- * at the same time serve different owners. */
+/* Gives a time slice to the stream, which goes behind its owner's other streams of the same priority. The
+ * owner is charged when the slice has ended. Until then it goes behind other owners that have used as much
+ * time, so that threads that ask at the same time serve different owners. */
 static struct fair_stream *take_slice(struct fair_queue *fair_queue, struct fair_stream *stream)
 {
 	struct engine_owner *owner = stream->owner;

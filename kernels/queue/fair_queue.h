@@ -11,8 +11,8 @@
  *
  * Time that an owner does not use is not saved up: an owner that comes back starts where the others are, and
  * so does one that had only background streams. An owner with several streams in the queue is charged a
- * quarter more for its time, so that beside it an owner that waits for each of its jobs keeps more than half
- * of its speed. The links of the queue are in the streams and their owners.
+ * quarter more for its time. Beside such an owner, one that submits its next job only when the last has ended
+ * therefore keeps more than half of its speed. The links of the queue are in the streams and their owners.
  */
 #ifndef KERNELS_QUEUE_FAIR_QUEUE_H
 #define KERNELS_QUEUE_FAIR_QUEUE_H
@@ -24,8 +24,8 @@
 #include "kernels/engine.h"
 #include "proto/clock.h"
 
-/* An engine embeds this in its streams. The fields other than owner begin as zeros, with which the stream is
- * not in the queue. */
+/* An engine embeds this in its streams. The fields other than owner must be zeroed at first; the stream is
+ * then not in the queue. */
 struct fair_stream {
 	struct engine_owner *owner;
 	TAILQ_ENTRY(fair_stream) entry; /* in owner->ready, if queued */
@@ -37,7 +37,8 @@ struct fair_stream {
 struct fair_queue {
 	/* Owners that have a stream in the queue, in ascending order of their time. */
 	TAILQ_HEAD(fair_owners, engine_owner) owners;
-	/* The engine time that the owner served last had used when it was served; it never decreases. */
+	/* The most engine time that any owner had used when it was served. Owners that come back start
+	 * here. */
 	uint64_t now;
 };
 
@@ -142,7 +143,7 @@ void jobs_call_back(struct engine_job *first);
 /* Detects jobs that ran alone: from the start to the end of such a job, no job of another stream of this
  * engine was under way. Jobs of other processes on the same device are not seen. An engine has one struct
  * contention, zeroed at first. */
-#define CONTENTION_MET UINT64_MAX
+#define CONTENTION_MET UINT64_MAX /* contention_start returns it for a job that does not run alone */
 
 struct contention {
 	uint32_t busy; /* streams with a job under way */
@@ -160,8 +161,8 @@ static inline uint64_t contention_start(struct contention *contention, bool is_f
 	return CONTENTION_MET;
 }
 
-/* Counts the end of a job. is_last: its stream has no job under way any more. Returns whether the job ran
- * alone. */
+/* Counts the end of a job. since is what contention_start returned for it. is_last: its stream has no other
+ * job under way. Returns whether the job ran alone. */
 static inline bool contention_end(struct contention *contention, uint64_t since, bool is_last)
 {
 	contention->busy -= is_last;
