@@ -135,7 +135,7 @@ static struct engine_plan *made_for_list(struct engine_plan *plan, uint64_t shar
 }
 
 /* Returns the plan for one block of a list. The more blocks there are, the fewer multiprocessors each may
- * occupy, down to none, with which tiles are as large as possible. */
+ * occupy. If that comes to 0, tiles are as large as possible. */
 static struct engine_plan *plan_of_block(struct engine_plan *plan, const struct engine_blocks *blocks)
 {
 	const struct plan_places places = plan_places(0, 0);
@@ -301,7 +301,8 @@ static void finish(struct engine_plan *plan)
 	plans_of(plan)->n_trials--;
 }
 
-/* Notes the first measured run of a plan whose runs take long enough; trials begin with its time. */
+/* Notes the time of a run that was measured before there are trials, if the plan's runs take long enough to
+ * be compared. That time counts as the first measurement of plan 0. */
 static void consider(struct engine_plan *plan, uint64_t ns)
 {
 	struct cuda_plans *plans = plans_of(plan);
@@ -311,7 +312,8 @@ static void consider(struct engine_plan *plan, uint64_t ns)
 		own->first_ns = ns;
 }
 
-/* Returns whether the plan belongs to the trials. A run that began before the trials has another plan. */
+/* Returns whether the plan `taken` is one of the trials'. That of a run that began before the trials is not,
+ * because the trials have copies of plans. */
 static bool is_tried(const struct plan_trials *trials, const struct plan *taken)
 {
 	return trials && taken >= trials->list.plan && taken < trials->list.plan + trials->list.n;

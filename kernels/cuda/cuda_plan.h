@@ -25,7 +25,7 @@ struct cuda_plans {
 	struct plan_facts facts; /* facts about the device */
 	atomic_bool tunes;       /* Alternatives to plans that are used repeatedly are tried. */
 	atomic_uint n_trials;    /* number of plans with trials under way */
-	pthread_mutex_t making;
+	pthread_mutex_t making;  /* held while a plan that has been made is stored */
 };
 
 /* The CUDA engine's own part of an engine_plan. */
@@ -33,8 +33,9 @@ struct cuda_plan {
 	atomic_bool is_made;
 	struct plan plan;
 
-	/* The fields from here on belong to the trials. The queue's lock, or a guest's, guards them, except
-	 * that once is_settled is set, `fastest` no longer changes and both are read without a lock. */
+	/* The fields from here on belong to the trials. The queue's lock guards them or, for a program's own
+	 * streams, that of guest_trials.h. Once is_settled is set, `fastest` no longer changes, and both are
+	 * read without a lock. */
 	atomic_bool is_settled;     /* There is nothing left to try. */
 	uint64_t first_ns;          /* time of the first measured run; 0: there was none */
 	struct plan_trials *trials; /* NULL: no trials are under way */
@@ -56,7 +57,8 @@ const struct plan *cuda_plan(struct engine_plan *plan);
 /* These find or make further plans. They return a plan that is made, with a reference for the caller, or NULL
  * if there is no memory. */
 
-/* Returns a plan that moves the part of a transform that is one round. It converts nothing. */
+/* Returns a plan that moves one round's part of a transform between these addresses. The part must not
+ * convert. */
 struct engine_plan *cuda_plan_of_round(struct cuda_plans *plans, const struct transform *part, uint64_t dst,
                                        uint64_t src);
 
@@ -92,11 +94,11 @@ struct trial {
 };
 
 struct trials {
-	uint32_t n;    /* number of plans */
-	uint32_t at;   /* the plan that is being tried; n: all have been tried */
-	uint32_t best; /* the fastest plan so far */
-	bool is_under_way;
-	bool is_quiet; /* The run that ended last was measured. */
+	uint32_t n;        /* number of plans */
+	uint32_t at;       /* the plan that is being tried; n: all have been tried */
+	uint32_t best;     /* the fastest plan so far */
+	bool is_under_way; /* A run is a trial of plan `at`. */
+	bool is_quiet;     /* The run that ended last was measured. */
 	struct trial of[PLAN_ALTERNATIVES];
 };
 
@@ -137,8 +139,7 @@ const struct plan *trials_take(struct engine_plan *plan, bool may_be_trial);
 /* Notes that a run by a plan of trials_take has ended. ns is its time, or 0 if it was not measured. */
 void trials_ran(struct engine_plan *plan, const struct plan *taken, int status, uint64_t ns);
 
-/* Notes that a run by a plan of trials_take has begun that nobody will measure, so that it counts for
- * nothing. */
+/* Notes that nobody will measure a run by a plan of trials_take, so that the run counts for nothing. */
 void trials_return(struct engine_plan *plan, const struct plan *taken);
 
 /* Returns whether measuring a run of the plan is of use: the plan has trials, or there is room for more
@@ -149,8 +150,8 @@ bool trials_may_go_on(const struct engine_plan *plan);
 bool trials_are_wanted(const struct engine_plan *plan);
 
 /* trials_make makes alternatives to a plan. It needs no lock, may take a fraction of a millisecond, and
- * returns NULL if there is no memory. trials_start starts trials with what it made, and owns that from then
- * on. */
+ * returns NULL if there is no memory. trials_start takes what trials_make has returned, and starts trials
+ * with it unless there are trials already or there is nothing left to try. */
 struct plan_trials *trials_make(struct engine_plan *plan);
 void trials_start(struct engine_plan *plan, struct plan_trials *made);
 

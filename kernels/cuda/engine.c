@@ -13,8 +13,8 @@
 #include "kernels/cuda/sched/scheduler.h"
 #include "kernels/host/backing.h"
 
-/* Most probes in a row without an answer that are tolerated while memory is being mapped or unmapped. Pinning
- * hundreds of gigabytes takes minutes, in which the driver may block all other calls. */
+/* Maximum number of unanswered probes in a row that are tolerated while memory is being mapped or unmapped.
+ * Pinning hundreds of gigabytes takes minutes, in which the driver may block all other calls. */
 #define MOST_EXCUSED 30
 
 struct cuda_engine {
@@ -38,7 +38,7 @@ static struct cuda_engine *cuda_engine(struct engine *engine)
 
 /* ---- Open and close --------------------------------------------------------------------------------- */
 
-/* A device that is lost is not closed; it goes with the process. */
+/* A device that is lost is not closed; it is released when the process ends. */
 static void cuda_close(struct engine *base)
 {
 	struct cuda_engine *engine = cuda_engine(base);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An engine in a CUDA context of the program's own. It launches into the program's streams, on the thread
- * that calls. It has no thread and no queue; its own stream is only for setting up and reading counts,
- * and for reading words.
+/* A guest is an engine in a CUDA context of the program's own. It launches into the program's streams, on the
+ * thread that calls. It has no thread and no queue; its own stream is only for setting up and reading counts,
+ * and for reading words of timelines.
  *
  * There is one such engine for each context that has asked for one. Contexts are told apart by an id that the
  * driver never gives twice, so a new context at the address of an old one gets an engine of its own.
@@ -29,14 +29,15 @@
 #include "kernels/nest/loop_nest.h"
 #include "proto/clock.h"
 
-/* Most multiprocessors of a kernel that copies plain blocks over the bus. The kernel needs no more, and slows
- * down whatever else runs on the device: while a kernel wrote a list of 4 KiB blocks to the host, a matrix
- * product of the same process kept 0.05 of its rate if the kernel had all 132 multiprocessors of an H200, and
- * 0.53 if it had 4. The list arrived at 50 GB/s either way. Lists whose blocks are converted or transposed do
- * need all: with 4, some took 29 times as long. */
+/* Maximum number of multiprocessors for a kernel that copies plain blocks over the bus. The kernel needs no
+ * more, and with more it slows down whatever else runs on the device. While a kernel wrote a list of 4 KiB
+ * blocks to the host, a matrix product of the same process kept 0.05 of its rate if the kernel had all 132
+ * multiprocessors of an H200, and 0.53 if it had 4; the list moved at 50 GB/s either way. Lists whose blocks
+ * are converted or transposed do need all multiprocessors: with 4, some took 29 times as long. */
 #define BUS_MULTIPROCESSORS 4
 
-/* Most plans (of some 10 KiB each), tensor maps and sets of counts that are kept for each context. */
+/* Maximum numbers of plans (of some 10 KiB each), tensor maps and sets of counts (struct engine_counts) that
+ * are kept for each context. */
 #define MOST_PLANS  1024
 #define MOST_MAPS   1024
 #define MOST_COUNTS 4096
@@ -56,8 +57,8 @@ struct guest {
 	CUdeviceptr counts;
 	pthread_mutex_t lock;         /* guards the fields below; guests_lock guards `next` */
 	bool has_counts[MOST_COUNTS]; /* the sets of counts that are in use */
-	/* The first set of counts to consider next, so that a set that was given back is reused as late as
-	 * possible. */
+	/* Index at which the search for a free set of counts begins next. It moves on, so that a set that was
+	 * given back is reused as late as possible. */
 	uint32_t next_counts;
 	struct guest *next;
 };
@@ -171,8 +172,8 @@ static bool is_default(CUstream stream)
 	return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-/* Checks that the stream belongs to the current context, and sets *ret to that. If no context is current,
- * makes the stream's current, and it stays so. */
+/* Checks that the stream belongs to the current context, and sets *ret to that context. If no context is
+ * current, makes the stream's context current and leaves it so. */
 static int enter_context(CUstream stream, CUcontext *ret, struct error *err)
 {
 	CUcontext of_stream;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the fastest plans (cuda_plan.h) for moves that a program launches into its own streams, by events
- * around a launch. The time is read when the same layout is launched again, so that nobody waits for it.
+/* Finds the fastest plans (cuda_plan.h) for moves that a program launches into its own streams. Events are
+ * recorded before and after a launch. The time between them is read when the same layout is launched again,
+ * so that nobody waits for it.
  *
  * A launch that is being captured is not timed; it uses the fastest plan that is known.
  */
@@ -12,7 +13,7 @@
 
 #include "cuda_plan.h"
 
-/* Most launches of a context that are timed at once, each of a different layout. */
+/* Maximum number of launches of a context that are timed at once, each of a different layout. */
 #define GUEST_TIMED 16
 
 /* A launch whose time has not been read yet. */

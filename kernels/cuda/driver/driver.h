@@ -31,7 +31,7 @@ extern struct driver driver;
  * Does nothing once it has succeeded. Any thread may call it. */
 int driver_open(struct error *err);
 
-/* For tests, which call this before they open the driver again. */
+/* Unloads the driver. Outside driver.c only tests call this, before they open the driver again. */
 void driver_close(void);
 
 /* Returns the status for a driver result: 0, NO_MEMORY, INVALID_ARGUMENT, UNSUPPORTED, DEVICE_LOST if

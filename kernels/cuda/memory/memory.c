@@ -404,8 +404,9 @@ int cuda_chunks_add(struct cuda_chunks *chunks, CUmemGenericAllocationHandle han
 	return 0;
 }
 
-/* Returns the index of the first allocation that begins at byte `at` or later, or n, and sets *ret_start to
- * where it begins. The list must be complete. */
+/* Returns the index of the first allocation that begins at byte `at` or later, and sets *ret_start to where
+ * it begins. If there is none, returns chunks->n and sets *ret_start to chunks->size. The list must be
+ * complete. */
 static uint32_t find(const struct cuda_chunks *chunks, uint64_t at, uint64_t *ret_start)
 {
 	const struct memory_chunk *by_place = chunks->base.by_place;

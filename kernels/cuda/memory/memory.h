@@ -45,7 +45,7 @@ struct cuda_chunks {
 	uint64_t size; /* bytes of all allocations together */
 };
 
-/* Makes room in the list for n more. Returns 0, or NO_MEMORY. */
+/* Makes room in the list for n more allocations. Returns 0, or NO_MEMORY. */
 int cuda_chunks_reserve(struct cuda_chunks *chunks, uint32_t n, struct error *err);
 
 /* Adds an allocation of `size` bytes to the list, in which there must be room. Owns the handle from then on,
@@ -130,8 +130,8 @@ int cuda_memory_settle(struct cuda_memories *memories, struct engine_memory *mem
 enum { CUDA_MEMORY_LEFT = 1 };
 int cuda_memory_unmap(struct cuda_memories *memories, struct engine_memory *memory, struct error *err);
 
-/* Frees what describes the memory, on a lost device. Nobody knows what that device still writes, so no driver
- * call is made, and mappings stay until the process ends. */
+/* Frees only the structs that describe the memory; for a lost device. Nobody knows what that device still
+ * writes, so no driver call is made, and mappings stay until the process ends. */
 void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *memory);
 
 /* Like driver_call, but the error gives only the name of the function and not its arguments, because clients

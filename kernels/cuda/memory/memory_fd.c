@@ -39,8 +39,8 @@ static bool is_driver_major(unsigned wanted)
 	return found;
 }
 
-/* Only files of the driver's own reach the driver, and memfds, with which it does nothing. The file system of
- * any other file is not asked anything, because it could delay its answer for ever. */
+/* Only the driver's own files, and memfds, with which it does nothing, are passed to the driver. The file
+ * system of any other file is not asked anything, because it could delay its answer for ever. */
 int fd_memory_check(int fd, struct error *err)
 {
 	struct statx status;
@@ -180,8 +180,8 @@ static int take_parts(struct cuda_memories *memories, const struct engine_handle
 	return r;
 }
 
-/* Takes the allocations of a handle, whose offset + size fits 64 bits. unit is the granularity of allocations
- * in bytes. */
+/* Adds the allocations of a handle to chunks. The handle's offset + size must fit 64 bits. unit is the
+ * granularity of allocations in bytes. */
 static int fd_memory_take(struct cuda_memories *memories, const struct engine_handle *handle, uint64_t unit,
                           struct cuda_chunks *chunks, struct error *err)
 {
@@ -288,7 +288,8 @@ int fd_memory_create(struct cuda_memories *memories, const struct engine_handle 
 	return 0;
 }
 
-/* Unmaps the last allocations of the memory, and goes on if one fails unless the device is lost. */
+/* Unmaps up to STEP_CHUNKS allocations, the last ones of the memory. After a failure it goes on with the next
+ * one, unless the device is lost. */
 int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
 	struct cuda_chunks *chunks = &memory->chunks;
@@ -345,7 +346,8 @@ static const char *name_part(const struct engine_handle *handle, uint64_t at, ch
 	return text;
 }
 
-/* The driver reports UNSUPPORTED for too few bytes as well as for too many (driver 580). */
+/* Maps an allocation as a whole at byte `at` of the memory. If the allocation does not have chunk->size
+ * bytes, but more or fewer, the driver reports UNSUPPORTED (driver 580). */
 static int map_chunk(const struct engine_handle *handle, const struct cuda_memory *memory,
                      const struct cuda_chunk *chunk, uint64_t at, struct error *err)
 {

@@ -15,9 +15,9 @@
 /* Each handle is opened once and its users are counted, because the driver gives the same address for an
  * allocation that is already open, and because opening one takes about a millisecond. */
 
-/* A handle gives access to the whole stretch of memory from which the driver cut the allocation. These
- * stretches have multiples of this size, so memory that is made for a client is rounded up to it and shares
- * its stretch with nothing else. */
+/* A handle gives access to the whole stretch of memory from which the driver cut the allocation. The sizes of
+ * stretches are multiples of STRETCH_BYTES. So the size of memory that is made for a client is rounded up to
+ * such a multiple, and the memory shares its stretch with nothing else. */
 #define STRETCH_BYTES UINT64_C(2097152)
 
 static_assert(sizeof(CUipcMemHandle) == ENGINE_HANDLE_BYTES, "a handle is what engine_export holds");
@@ -36,8 +36,9 @@ struct ipc_entry {
 
 static pthread_mutex_t ipc_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The allocations that were made here, because a process cannot open its own handles. The list is searched
- * only for handles of peers, which come from the owner, so a client that guesses a handle gains nothing. */
+/* The allocations that were made by this process. They are listed because a process cannot open its own
+ * handles. The list is searched only for handles of peers, which come from the engine's owner, so a client
+ * that guesses a handle gains nothing. */
 static LIST_HEAD(, ipc_entry) ipc_made = LIST_HEAD_INITIALIZER(ipc_made);
 
 static struct ipc_entry *ipc_find_made(const CUipcMemHandle *handle)

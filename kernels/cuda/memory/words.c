@@ -12,7 +12,7 @@
 struct pinned {
 	uint64_t address;
 	uint32_t users;
-	bool is_leaving;   /* The driver is unpinning it without the lock; then it is freed. */
+	bool is_leaving;   /* A thread is unpinning it, without the lock, and then frees it. */
 	CUcontext context; /* context in which it was pinned */
 	struct pinned *next;
 };
@@ -30,7 +30,7 @@ static struct pinned **find(uint64_t address)
 	return link;
 }
 
-/* Finds the word, after waiting until it is not being unpinned. Caller holds the lock. */
+/* Like find, but waits as long as the word is being unpinned. Caller holds the lock. */
 static struct pinned **find_settled(uint64_t address)
 {
 	struct pinned **link;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Words of timelines that the program's own streams wait for and write.
  *
- * The device can access a word in its own memory, and one in pinned host memory. In ordinary host memory, the
- * eight bytes of the word are pinned here, for all contexts, for as long as the word has users in this
+ * The device can access a word in its own memory, and one in pinned host memory. If a word lies in ordinary
+ * host memory, its eight bytes are pinned here, for all contexts, for as long as the word has users in this
  * process. Any thread that has a context current may call these functions.
  */
 #ifndef KERNELS_CUDA_MEMORY_WORDS_H

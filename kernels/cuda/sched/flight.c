@@ -124,9 +124,10 @@ static void check_memory(struct flight *flight)
 	flight->fate.status = job->status;
 }
 
-/* Begins to measure the job's time. A job that waits for an event of another stream has one round, on one
- * stream (queue.c). A job that directly follows another on its stream begins with the end event of that job:
- * the device has one event less to record, and no time is left uncounted between the two. */
+/* Begins to measure the job's time. first is the stream that the round uses first. A job that waits for an
+ * event of another stream has one round, on one stream (queue.c). The time of a job that directly follows
+ * another on its stream begins with that other job's end event: the device has one event less to record, and
+ * no time is left uncounted between the two. */
 static int begin_time(struct flight *flight, CUstream first, struct error *err)
 {
 	struct flight *last = flight->slot->last;
@@ -146,7 +147,7 @@ static int begin_time(struct flight *flight, CUstream first, struct error *err)
 	return r < 0 || !flight->is_timed ? r : driver_call(err, cuEventRecord, (flight->start, first));
 }
 
-/* Records the events at the round's end that are polled or that measure its time. */
+/* Records, on the stream that the round used last, the events that are polled or that measure its time. */
 static int mark_end(struct flight *flight, CUstream last)
 {
 	CUevent end = flight->end[flight->launched % flight->staging.slots];
@@ -416,7 +417,7 @@ static void end(struct flight *flight)
 }
 
 /* Wakes only a few sleeping threads per call, because the engine's thread polls all flights in turn. Returns
- * whether the flight has ended. */
+ * FLIGHT_ENDED once no more have to be woken, otherwise FLIGHT_MOVED. */
 static enum flight_progress wake_some(struct flight *flight)
 {
 	const uint64_t start_ns = clock_ns();
@@ -476,8 +477,8 @@ enum flight_progress flight_poll(struct flight *flight)
 
 #define PAGE_BYTES 4096
 
-/* After a poll, none begins for this many times its length. Polls thus take at most a fifth of the thread's
- * time, and jobs that wait hardly slow down the others. */
+/* After a poll, the next one begins at the earliest after this many times the length of that poll. Polls thus
+ * take at most a fifth of the thread's time, and jobs that wait hardly slow down the others. */
 #define REST_PER_POLL 4
 
 /* A word is polled again after 1/POLL_SHARE of the time that it has been waited for, but not sooner than
@@ -495,7 +496,7 @@ int timelines_init(struct timelines *timelines, uint64_t most_ns, struct error *
 	return 0;
 }
 
-/* Frees the words only if the device is known not to write to them any more. */
+/* On a lost device the words stay allocated, because the device may still write to them. */
 void timelines_deinit(struct timelines *timelines, enum cuda_health health)
 {
 	if (timelines->is_guarded)
@@ -527,8 +528,8 @@ static int open_device(struct timelines *timelines, struct error *err)
 
 /* ---- Gathering: under the lock ------------------------------------------------------------------------ */
 
-/* Gathers the points that are due, beginning with those that have not been polled for the longest time. Their
- * streams move to the end of the list. */
+/* Gathers the points that are due, up to TIMELINE_WORDS of them, beginning with those whose last poll is the
+ * longest ago. Their streams move to the end of the list. */
 static void gather(struct timelines *timelines, struct queue *queue, uint64_t now)
 {
 	struct engine_stream *stream, *next;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A flight is one job that is running on the device, in rounds. Timelines hold the points that jobs wait for
- * before they become flights.
+/* A flight is one job that is running on the device, in rounds. Before a job becomes a flight, it may wait
+ * for a point of a timeline.
  *
  * A flight is started under the queue's lock. From then on the engine's thread owns it: it launches the
  * rounds and polls their events until the job has ended. Flights and their events are made once and reused.
@@ -33,10 +33,10 @@ struct queue;
  * An engine has one struct quick, zeroed at first, which belongs to the engine's thread.
  */
 #define QUICK_TIMED 16
-/* Most bytes read and written by a quick job, which take the device some microseconds. */
+/* Maximum number of bytes that a quick job reads and writes; they take the device some microseconds. */
 #define QUICK_BYTES    (2 << 20)
 #define QUICK_LEAST_NS 1000 /* least time that is reported for a job that the device has not timed */
-/* Most time reported for such a job; anything beyond was spent waiting for others. */
+/* Longest time that is reported for such a job; anything beyond was spent waiting for others. */
 #define QUICK_MOST_NS 20000
 
 struct quick {
@@ -77,13 +77,14 @@ static inline uint64_t quick_ns(const struct quick *quick, uint64_t clock_ns)
 enum flight_stage {
 	FLIGHT_NEW,    /* Nothing has been tried yet. */
 	FLIGHT_PACKED, /* The job is a list of blocks that passes through pinned buffers (pack_job.h). */
-	/* The list is no longer under way; if all of it was moved, its signal has been launched. */
+	/* The packed list is no longer under way. If all of it was moved, the job's signal, if it has one,
+	 * has been launched. */
 	FLIGHT_SIGNALLED,
 	FLIGHT_ROUNDS, /* Its rounds are launched, and their ends are polled. */
 	FLIGHT_WAKING, /* Everything is done except for waking the threads that sleep on the signal. */
 };
 
-/* Most rounds, or launches of a packed job, that may be under way. */
+/* Maximum number of rounds, or of launches of a packed job, that may be under way; each has an end event. */
 #define FLIGHT_MOST_ENDS PACKING_MOST_SLOTS
 
 struct flight {
@@ -106,7 +107,7 @@ struct flight {
 	/* The fields from here on measure the job's time. */
 	CUevent start;
 	CUevent end[FLIGHT_MOST_ENDS]; /* Round i records end[i % slots], if the device times the job. */
-	CUevent done;                  /* recorded first for a quick job; keeps no time */
+	CUevent done;                  /* for a quick job, recorded before end[i]; keeps no time */
 	bool is_timed;                 /* The device times the job. */
 	uint64_t started_ns;           /* start by the monotonic clock */
 	uint64_t done_ns;              /* monotonic time at which `done` was seen to be reached; 0: not yet */
@@ -184,13 +185,13 @@ void flight_stop(struct flight *flight);
 
 struct poll {
 	struct engine_stream *stream; /* engine stream whose first job waits for the point */
-	bool is_read_by_device;
+	bool is_read_by_device; /* The word is on the device, and a copy of it to the host is enqueued. */
 	int result; /* 1: the point has come; 0: it has not; negative: status with which the job is to end */
 };
 
 /* The engine's thread, or the owner's thread while it drives the engine, owns all of this. */
 struct timelines {
-	bool is_guarded;
+	bool is_guarded;  /* fault_init has succeeded. */
 	uint64_t most_ns; /* longest time between two polls of a word */
 
 	/* These are created at the first poll of a word on the device. */
@@ -217,8 +218,9 @@ void timelines_deinit(struct timelines *timelines, enum cuda_health health);
  * which is released in between. Returns whether the owner has to be woken. */
 bool timelines_poll(struct timelines *timelines, struct queue *queue);
 
-/* Returns how long to wait between two polls of a word that has been waited for for waited_ns. A wait is
- * noticed late by less than a hundredth of its length, or by some microseconds. */
+/* Returns how long to wait between two polls of a word for which a job has waited for waited_ns, most_ns at
+ * most. The end of a wait is thus noticed late by less than a hundredth of the wait or, if the wait is short,
+ * by some microseconds. */
 uint64_t timelines_pause_ns(uint64_t waited_ns, uint64_t most_ns);
 
 /* Returns the monotonic time at which the next call of timelines_poll has something to do, as far as is

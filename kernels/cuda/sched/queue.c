@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job waits in its stream, then is in flight, and ends in the done list; the owner is woken once for the
- * first job there until it has reaped. Jobs of a stream end in the order in which they were submitted, even
- * if they are cancelled. Admission checks the limits on what may be under way, the cheapest check first. */
+/* A job waits in its stream, then is in flight, and ends in the done list. The owner is woken only for the
+ * first job in that list, because it reaps all of them at once. Jobs of a stream end in the order in which
+ * they were submitted, even if they are cancelled. Admission checks the limits on what may be under way, the
+ * cheapest check first. */
 #include "queue.h"
 
 #include <assert.h>
@@ -290,8 +291,8 @@ enum job_weight job_weight(const struct engine_job *job, const struct cuda_limit
 }
 
 /* Returns whether the owner may have this job under way in addition to its others. These limits leave room
- * for other owners' jobs and keep their waits short: short jobs pass long ones, and long ones wait for each
- * other on the device. */
+ * for other owners' jobs and keep the waits of those short: on the device, short jobs pass long ones, but
+ * long ones wait for each other. */
 static bool owner_may_start(const struct admission *admission, const struct engine_owner *owner,
                             const struct engine_job *job)
 {
@@ -353,7 +354,7 @@ static enum staging_place place(struct engine_memory *memory)
 	return cuda_memory(memory)->host ? STAGING_ON_HOST : STAGING_ON_DEVICE;
 }
 
-/* Returns whether scratch memory is not allocated and may be asked for now. */
+/* Returns whether scratch memory is not allocated and it is time to try to allocate it. */
 static bool may_open_scratch(const struct admission *admission)
 {
 	return !admission->scratch.address && admission->limits->scratch_bytes > 0 &&
@@ -398,7 +399,7 @@ static bool init_packing(const struct admission *admission, const struct engine_
 	       packing_init(ret, job, &places, &limits);
 }
 
-/* Adds a round for the signal after the move of an exact cast, so that the cast is judged before it
+/* Adds a round for the signal of a job with an exact cast, so that the cast is judged before the job
  * signals. */
 static void add_judgement(struct staging *staging, const struct engine_job *job)
 {

@@ -38,8 +38,8 @@ struct queue {
 	TAILQ_HEAD(, engine_stream) waiting; /* streams whose first job waits for a point */
 	struct job_list done;                /* jobs that have ended and wait to be reaped */
 	bool changed; /* Something has changed since the engine's thread began its pass. */
-	/* The owner promises to call engine_drive after it has submitted, which wakes the engine's thread or
-	 * does its work. */
+	/* The owner promises to call engine_drive after it has submitted jobs. That call wakes the engine's
+	 * thread or does its work. */
 	bool drives;
 	enum queue_thread thread;
 	bool closing;
@@ -53,7 +53,7 @@ struct engine_stream {
 	struct job_list unstarted;  /* jobs that have not started, in order */
 	struct flight_list flights; /* flights under way, in order */
 	uint32_t n_flights;
-	bool planned; /* `staging` is the plan of the first unstarted job */
+	bool planned; /* `staging` says how the first unstarted job travels. */
 
 	/* State of the point that the first unstarted job waits for, if any (flight.h). */
 	TAILQ_ENTRY(engine_stream) waiting_entry;
@@ -109,8 +109,8 @@ bool queue_settle(struct engine_stream *stream);
 /* Ends all unstarted jobs as DEVICE_LOST. No flight may be under way. */
 bool queue_lose_waiting(struct queue *queue);
 
-/* Waits until something has changed, or until the monotonic time until_ns; 0: no limit. Returns false if the
- * time has come first. */
+/* Waits until something has changed, or until the monotonic time until_ns; 0: no limit. Returns false if
+ * nothing has changed until then. */
 bool queue_wait(struct queue *queue, uint64_t until_ns);
 
 /* Releases the lock, and then wakes the owner if `wake` is true. */
@@ -127,7 +127,7 @@ void queue_unlock_and_wake(struct queue *queue, bool wake);
  * thread while it drives the engine.
  */
 
-/* Most plans that jobs wait for at a time. */
+/* Maximum number of plans that jobs wait for at a time. */
 #define ADMISSION_PLANS 8
 
 /* A plan that a job waits for. */
@@ -143,7 +143,8 @@ struct admission {
 	/* Monotonic time at which the device had no memory for scratch; 0: it has not failed. */
 	uint64_t scratch_failed_ns;
 	bool scratch_missing; /* A job waits for scratch memory to be allocated. */
-	/* A job waits for ranges that other jobs use, and nobody overtakes it in this pass. */
+	/* A job waits for scratch memory that other jobs use, and no other job that needs some overtakes it
+	 * in this pass. */
 	bool scratch_full;
 	struct sharing sharing;
 	struct wanted_plan wanted[ADMISSION_PLANS];
@@ -152,9 +153,9 @@ struct admission {
 
 void admission_init(struct admission *admission, const struct cuda_limits *limits, bool by_mps);
 
-/* Condition for fair_queue_next_if; the second argument is a struct admission. Plans the stream's first job
- * if it is not planned yet, and sets scratch_missing and scratch_full. Caller holds queue->lock. Returns
- * whether the job may start. */
+/* Returns whether the stream's first job may start. Serves as the condition of fair_queue_next_if; the second
+ * argument must be a struct admission. Plans the job if it is not planned yet, and may set scratch_missing
+ * and scratch_full. Caller holds queue->lock. */
 bool admission_can_start(struct fair_stream *fair, void *admission);
 
 /* Returns whether the owner's thread may start the stream's first job itself: the job is launched in a few
@@ -174,16 +175,16 @@ enum job_weight job_weight(const struct engine_job *job, const struct cuda_limit
 
 /* ---- What is missing; the lock must be held ------------------------------------------------------------ */
 
-/* Allocates scratch memory, releasing the lock meanwhile. If the device has none, it is asked again after a
- * while; until then jobs do without. */
+/* Allocates scratch memory, releasing the lock meanwhile. If the device has no memory for it, the next
+ * attempt follows after a while; until then jobs do without scratch memory. */
 void admission_open_scratch(struct admission *admission, struct queue *queue);
 
 /* Charges owners for the plans that their jobs wait for. Must be called before the lock is released, because
  * an owner may be freed after that. */
 void admission_charge_plans(struct admission *admission, struct queue *queue);
 
-/* Makes some of the wanted plans, releasing the lock meanwhile. A job that waits for one may be cancelled
- * then; the plan is kept. */
+/* Makes some of the wanted plans, releasing the lock meanwhile. If a job that waits for one is cancelled
+ * during that time, the plan is kept all the same. */
 void admission_make_plans(struct admission *admission, struct queue *queue);
 
 /* Drops the first n wanted plans, which are made or no longer needed. The lock need not be held. */

@@ -17,15 +17,15 @@
 
 #define TIMER_SLACK_NS 1000
 
-/* Late jobs that are ended in one pass at most, because ending them delays those under way. */
+/* Maximum number of late jobs that are ended in one pass, because ending them delays those under way. */
 #define LATE_MOST 64
 
 static void *thread_main(void *arg);
 
 /* ---- The heartbeat ------------------------------------------------------------------------------------- */
 
-/* There is one probe at a time. A new probe may find the event of the one before it still pending, and then
- * waits for that event. */
+/* There is one probe at a time. If the event of the probe before is still pending, a new probe records none
+ * and waits for that one. */
 
 /* Frees a heartbeat, which may be zeroed. On a lost device no driver call is made. */
 static void heartbeat_deinit(struct heartbeat *heartbeat, enum cuda_health health)
@@ -89,8 +89,8 @@ static int query_beat(struct heartbeat *heartbeat, struct error *err)
 	return r;
 }
 
-/* Returns whether the device has answered. An error other than its loss, such as no memory for an event, is
- * an answer, too. */
+/* Returns whether the device has answered. An error other than DEVICE_LOST, such as no memory for an event,
+ * is an answer, too. If the device is lost, tells the queue and returns true. */
 static bool is_alive(struct heartbeat *heartbeat, struct queue *queue, uint64_t landed_ns)
 {
 	struct error err;
@@ -205,8 +205,8 @@ void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health)
 
 /* ---- Starting; the lock must be held -------------------------------------------------------------- */
 
-/* Returns whether the owner's jobs may pass the jobs under way that are not short. They may not if the owner
- * has used ahead_ns more of the device's time than the owner of one of those. */
+/* Returns whether the owner's jobs may pass those jobs under way that are not short. They may not if the
+ * owner has used over ahead_ns more of the device's time than the owner of any of those. */
 static bool may_pass(const struct scheduler *scheduler, const struct engine_owner *owner, uint64_t ahead_ns)
 {
 	const struct flight *flight;
@@ -244,8 +244,8 @@ static bool is_tried(const struct engine_job *job, const struct staging *staging
 	       !staging_is_needed(staging);
 }
 
-/* Returns whether the job is quick (flight.h). Nothing else may be under way and no other process seen on the
- * device, because their time would count as the job's. */
+/* Returns whether the job is quick (flight.h). Nothing else may be under way, and no other process may have
+ * been noticed on the device, because waiting for them would count as the job's time. */
 static bool is_quick(const struct scheduler *scheduler, const struct engine_job *job,
                      const struct staging *staging)
 {
@@ -357,9 +357,9 @@ static bool poll_flights(struct scheduler *scheduler, struct flight_list *ret_en
 
 /* ---- Ending; the lock must be held, and true says that the owner has to be woken ------------------- */
 
-/* Notes how long a job took, if it was one launch whose number of bytes tells how long it should take: a list
- * of blocks, or a short move on the device. The launches of a packed list have been timed one by one
- * (pack_job.c). */
+/* Finds out from the time of a job whether it had to wait for other processes on the device. That is possible
+ * if the job was one launch whose number of bytes tells how long it should take: a list of blocks, or a short
+ * move on the device. The launches of a packed list have been timed one by one (pack_job.c). */
 static void note_sharing(struct scheduler *scheduler, const struct flight *flight)
 {
 	const struct engine_job *job = flight->job;
@@ -474,8 +474,8 @@ static void wait_for_work(struct scheduler *scheduler)
 	pthread_mutex_lock(&queue->lock);
 }
 
-/* Yields or sleeps between two passes. A sleep takes an eighth of the time since something last changed,
- * which bounds how late the next change is noticed, and ends when a timeline is due. Caller holds
+/* Yields or sleeps between two passes. A sleep is at most an eighth as long as the time since something last
+ * changed, so that the next change is noticed in time, and it ends when a timeline is due. Caller holds
  * queue->lock, which is released meanwhile. */
 static void rest(struct scheduler *scheduler)
 {
@@ -573,7 +573,7 @@ static struct fair_stream *only_stream(const struct queue *queue)
 	return owner ? fair : &waiting->fair;
 }
 
-/* Returns whether there is a single job, and the owner's thread can quickly start it. Caller holds
+/* Returns whether the engine has only one job and the owner's thread can start that job quickly. Caller holds
  * queue->lock. */
 static bool can_drive(struct scheduler *scheduler)
 {
@@ -601,8 +601,8 @@ static void drive(struct scheduler *scheduler, uint64_t until)
 			queue_lose(queue, err.message);
 		pthread_mutex_lock(&queue->lock);
 	}
-	/* The job may wait for a point. If a client's stream with no other work signals it, it has usually
-	 * come by now. */
+	/* The job may wait for a point. If a client's stream that has no other work signals that point, the
+	 * point has usually come by now. */
 	timelines_poll(&scheduler->timelines, queue);
 	start_jobs(scheduler);
 	do

@@ -6,9 +6,9 @@
  * can still be cancelled. The thread sleeps while there is nothing to do; while something is under way it
  * polls, less and less often.
  *
- * It is not worth waking the thread for a single short job. While it sleeps, the owner's thread drives the
- * engine in its place, for a bounded time. Only one of the two drives at a time, and the fields that belong
- * to "the thread" belong to that one.
+ * It is not worth waking the thread for a single short job. While the engine's thread sleeps, the owner's
+ * thread drives the engine in its place, for a bounded time. Only one of the two drives at a time, and that
+ * one has the fields below that belong to "the thread".
  */
 #ifndef KERNELS_CUDA_SCHED_SCHEDULER_H
 #define KERNELS_CUDA_SCHED_SCHEDULER_H
@@ -27,9 +27,9 @@
 
 /* The heartbeat tells whether the engine's thread and the device still answer.
  *
- * The thread takes up a probe in its next pass and records an event on a stream used for nothing else, so
- * that it is behind no client's work and needs no room for a kernel. The probe is answered once the device
- * has reached the event, or has completed a round of any job since the probe was taken up.
+ * The thread takes up a probe in its next pass and records an event on a stream used for nothing else. The
+ * event therefore waits for no client's work, and needs no free multiprocessor. The probe is answered once
+ * the device has reached the event, or has completed a round of any job since the probe was taken up.
  */
 struct heartbeat {
 	/* Numbers of the last probe asked, taken up and answered. The queue's lock guards them. */
