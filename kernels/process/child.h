@@ -34,7 +34,7 @@ struct child {
 
 /* Starts the process and sends it the hello. Sets *ret to the child, with a reference for the caller. life
  * becomes the field of that name. doorbell is the eventfd to which the child writes if the front sleeps when
- * the child has put something into its ring or made room in the front's. */
+ * the child has put something into its ring or made room in the front's. Returns 0 or NO_MEMORY. */
 int child_start(struct child **ret, uint64_t life, const struct wire_hello *hello, int doorbell,
                 struct error *err);
 

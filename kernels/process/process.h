@@ -16,13 +16,15 @@ struct engine_process_opener {
 	int (*open)(struct engine **ret, const struct engine_options *options, struct error *err);
 };
 
-/* Starts a child that opens the named engine with these options. Does not wait for it, so that several
- * engines can be opened at the same time. *ret may be passed to engine_process_await only. */
+/* Starts a child that opens the named engine with these options. Does not wait for the child, so that several
+ * engines can be opened at the same time. Sets *ret to the engine, which may only be passed to
+ * engine_process_await. Returns 0 or an error; an engine that cannot be opened is reported by
+ * engine_process_await. */
 int engine_process_start(struct engine **ret, const char *name, const struct engine_options *options,
                          struct error *err);
 
-/* Waits until the engine is open. The calling thread is the engine's owner from then on. On failure the
- * engine has been freed. */
+/* Waits until the engine is open. The calling thread is the engine's owner from then on. Returns 0, or the
+ * reason why the engine could not be opened; the engine has been freed in that case. */
 int engine_process_await(struct engine *engine, struct error *err);
 
 /* Returns whether this process was started to run an engine, according to its arguments. */

@@ -49,7 +49,7 @@ struct cuda_chunks {
 int cuda_chunks_reserve(struct cuda_chunks *chunks, uint32_t n, struct error *err);
 
 /* Adds an allocation of `size` bytes to the list, in which there must be room. Owns the handle from then on,
- * even if it fails. */
+ * even if it fails. Returns 0 or NO_MEMORY. */
 int cuda_chunks_add(struct cuda_chunks *chunks, CUmemGenericAllocationHandle handle, uint64_t size,
                     struct error *err);
 
@@ -181,7 +181,7 @@ int cuda_memory_check_range(const struct engine_handle *handle, uint64_t bytes, 
 int cuda_memory_check_location(struct cuda_memories *memories, const struct engine_handle *handle,
                                CUdevice device, const char *what, struct error *err);
 
-/* Does the same check for memory that is mapped at `address`. */
+/* Does the same check for memory that is mapped at `address`, of which it asks the driver for the device. */
 int cuda_memory_check_pointer(struct cuda_memories *memories, const struct engine_handle *handle,
                               CUdeviceptr address, const char *what, struct error *err);
 

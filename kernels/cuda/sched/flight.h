@@ -132,7 +132,8 @@ struct flight {
 
 TAILQ_HEAD(flight_list, flight);
 
-/* Creates the flight's events. The flight must be zeroed, and flight_deinit must follow even on failure. */
+/* Creates the flight's events. The flight must be zeroed, and flight_deinit must follow even on failure.
+ * Returns 0 or the driver's error. */
 int flight_init(struct flight *flight, struct equipment *equipment, const struct cuda_limits *limits,
                 struct error *err);
 

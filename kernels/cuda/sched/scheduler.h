@@ -71,7 +71,8 @@ struct scheduler {
 	struct admission admission;
 };
 
-/* Starts the thread. The caller calls scheduler_deinit even if this fails. */
+/* Creates everything that jobs need and starts the thread. scheduler_deinit must follow even if this fails.
+ * Returns 0 or an error. */
 int scheduler_init(struct scheduler *scheduler, const struct device *device, struct cuda_plans *plans,
                    const struct engine_options *options, struct error *err);
 

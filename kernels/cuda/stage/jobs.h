@@ -244,7 +244,8 @@ struct stream_slots {
 /* Returns the priority of slot i. */
 enum stream_priority stream_slot_priority(int i);
 
-/* The caller calls stream_slots_deinit even if this fails. */
+/* Creates the streams. stream_slots_deinit must follow even if this fails. Returns 0 or the driver's error.
+ */
 int stream_slots_init(struct stream_slots *slots, struct error *err);
 void stream_slots_deinit(struct stream_slots *slots);
 
@@ -282,7 +283,7 @@ void scratch_init(struct scratch *scratch);
  * 0, NO_MEMORY if not even a few KiB are free, or another error of the driver's. */
 int scratch_open(struct scratch *scratch, uint64_t most, struct error *err);
 
-/* Frees the allocation, if there is one. No range may be in use. */
+/* Frees the allocation, if there is one. No range may be in use. Returns 0 or the driver's error. */
 int scratch_close(struct scratch *scratch, struct error *err);
 
 /* Returns whether a range of `size` bytes can be taken now. size must not be 0. */
@@ -359,8 +360,8 @@ struct equipment {
 	CUevent passed;
 };
 
-/* Opens everything; the cache holds up to map_entries tensor maps. The caller calls equipment_deinit even if
- * this fails. */
+/* Opens everything except what is opened when it is first needed. The cache holds up to map_entries tensor
+ * maps. equipment_deinit must follow even if this fails. Returns 0, NO_MEMORY or the driver's error. */
 int equipment_init(struct equipment *equipment, const struct device *device, struct cuda_plans *plans,
                    const struct cuda_limits *limits, uint64_t map_entries, struct error *err);
 

@@ -135,8 +135,8 @@ static bool is_idle(const struct stream_pair *pair)
 	return driver.cuEventQuery(pair->done) == CUDA_SUCCESS;
 }
 
-/* Takes a pair that is idle and returns it, or returns NULL. Sets *ret_may_make if the caller may make
- * another pair, which is counted as made already. */
+/* Takes a pair that is idle and returns it, or returns NULL. Sets *ret_may_make to whether the caller may
+ * make another pair, which has then been counted in offloads->made. */
 static struct stream_pair *take_made(struct offloads *offloads, bool *ret_may_make)
 {
 	struct stream_pair *pair;
@@ -153,7 +153,7 @@ static struct stream_pair *take_made(struct offloads *offloads, bool *ret_may_ma
 	return pair;
 }
 
-/* Gives a pair back. NULL says that the pair that was counted could not be made. */
+/* Gives a pair back. NULL says that the pair that take_made has counted could not be made. */
 static void give(struct offloads *offloads, struct stream_pair *pair)
 {
 	pthread_mutex_lock(&offloads->lock);

@@ -451,7 +451,7 @@ static bool layers_follow(const struct packing *p, const struct packing_side *si
 	return true;
 }
 
-/* Returns how many commands copy the blocks of one layer. */
+/* Returns how many commands it takes to copy the blocks of one layer. */
 static uint64_t count_pieces(const struct packing *p, const struct packing_side *side)
 {
 	const bool by_rows = side->way == PACKING_BY_COPIES && !p->is_plain && has_rows(p, side);
@@ -524,8 +524,8 @@ static uint64_t item_place(const struct packing_side *side, const struct packing
 	       (uint64_t)side->low;
 }
 
-/* Returns how many items from `item` on, `most` at most and in one layer, lie one after the other without a
- * gap. */
+/* Returns how many items from `item` on lie one after the other without a gap. Counts no more than `most`,
+ * and only items of the same layer. */
 static uint64_t items_in_run(const struct packing_side *side, const struct packing_stretch *stretch,
                              uint64_t item, uint64_t most)
 {
@@ -541,8 +541,8 @@ static uint64_t items_in_run(const struct packing_side *side, const struct packi
 	return n;
 }
 
-/* Returns the item behind the run of bytes that begins with `item`. The run may extend over several layers,
- * but not beyond packed byte `end`. */
+/* Returns the number of the first item that is not in the run of bytes that begins with `item`. The run may
+ * extend over several layers, but not beyond the item that contains packed byte end - 1. */
 static uint64_t piece_end(const struct packing_side *side, const struct packing_stretch *stretch,
                           uint64_t item, uint64_t end)
 {

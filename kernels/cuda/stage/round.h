@@ -28,7 +28,8 @@ struct many {
 };
 
 /* Enqueues the whole job on the stream: a move, a move over a list of blocks, or a batch. If a move of a
- * batch cannot be launched, its status says so and the other moves go on. */
+ * batch cannot be launched, its status says so and the other moves go on. Returns 0, or the error that keeps
+ * the job as a whole from being launched. */
 int many_launch(const struct many *many, struct error *err);
 
 /* A list that is on the device already: the addresses of its entries, and of the layers' offsets on either
@@ -41,7 +42,8 @@ struct many_list {
 };
 
 /* Enqueues the move over such a list on the stream, and sets blocks->family. The move must not convert. dst
- * and src are the device addresses of element [0, ..., 0] of block 0 of layer 0. */
+ * and src are the device addresses of element [0, ..., 0] of block 0 of layer 0. Returns 0, NO_MEMORY or the
+ * driver's error. */
 int many_launch_listed(struct launcher *launcher, CUstream stream, const struct engine_move *move,
                        struct engine_blocks *blocks, const struct many_list *list, uint64_t dst, uint64_t src,
                        struct error *err);
@@ -77,11 +79,12 @@ struct round {
 /* Prepares a round. The caller has set the fields before `part` and zeroed the others. */
 void round_init(struct round *round);
 
-/* Enqueues the whole round on its streams. After a failure, part of the round may have been enqueued if
- * round->last is set. */
+/* Enqueues the whole round on its streams. Returns 0 or an error. After an error, part of the round may have
+ * been enqueued if round->last is set. */
 int round_carry(struct round *round, struct error *err);
 
-/* Makes later work on `to` wait for everything that the round has enqueued so far. */
+/* Makes later work on `to` wait for everything that the round has enqueued so far. Returns 0 or the driver's
+ * error. */
 int round_pass(struct round *round, CUstream to, struct error *err);
 
 #endif

@@ -68,8 +68,8 @@ static int set_new(struct slot_set **ret, struct error *err)
 	return r;
 }
 
-/* Takes a set that nobody uses and returns it. Returns NULL if the caller is to make one, which is counted
- * already. Waits while all sets are lent. */
+/* Takes a set that no call uses and returns it, waiting while all MOST_SETS sets are lent. Returns NULL if
+ * the caller must make a set, which has then been counted in transfers->made. */
 static struct slot_set *take_made(struct transfers *transfers)
 {
 	struct slot_set *set;
@@ -86,7 +86,7 @@ static struct slot_set *take_made(struct transfers *transfers)
 	return set;
 }
 
-/* Gives a set back. NULL says that a set that was counted could not be made. */
+/* Gives a set back. NULL says that the set that take_made has counted could not be made. */
 static void put_back(struct transfers *transfers, struct slot_set *set)
 {
 	pthread_mutex_lock(&transfers->lock);

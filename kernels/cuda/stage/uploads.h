@@ -109,7 +109,7 @@ struct upload_buffer {
 };
 
 /* Empties the buffer. If it is not open, first opens it or, for a borrowed one, borrows pages with room for
- * `room` bytes. */
+ * `room` bytes. Returns 0, NO_MEMORY or the driver's error. */
 int upload_buffer_begin(struct upload_buffer *upload_buffer, size_t room, struct error *err);
 
 /* Frees a flight's own buffer; a zeroed one is allowed. */
@@ -129,7 +129,7 @@ static inline size_t upload_buffer_room(size_t bytes)
 void *upload_buffer_take(struct upload_buffer *upload_buffer, size_t bytes);
 
 /* Makes what is in the buffer so far visible to kernels that are enqueued on the stream next. Sets *ret to
- * the device address of the buffer's start. */
+ * the device address of the buffer's start. Returns 0 or the driver's error. */
 int upload_buffer_send(struct upload_buffer *upload_buffer, CUstream stream, uint64_t *ret,
                        struct error *err);
 
@@ -147,7 +147,7 @@ static inline uint64_t upload_buffer_counters(const struct upload_buffer *upload
 }
 
 /* Enqueues a copy of those counters to the host, behind the work that is on the stream. Does nothing for a
- * borrowed buffer. */
+ * borrowed buffer. Returns 0 or the driver's error. */
 int upload_buffer_fetch_counters(struct upload_buffer *upload_buffer, CUstream stream, struct error *err);
 
 /* Sets ret to what was added to the counters since the last call. The copy of upload_buffer_fetch_counters
@@ -160,8 +160,9 @@ void upload_buffer_count(struct upload_buffer *upload_buffer, uint64_t ret[2]);
  * buffer. */
 bool upload_buffer_is_needed(const struct upload_buffer *upload_buffer, const struct engine_job *job);
 
-/* Like upload_buffer_begin, and also takes room for what the moves need beside `room` bytes. Returns
- * NO_MEMORY if that is more than the buffer holds. */
+/* Like upload_buffer_begin, and also takes space in the buffer for what the moves need. `room` is the number
+ * of bytes that the caller takes later. Also returns NO_MEMORY if the moves need more than the buffer
+ * holds. */
 int upload_buffer_begin_job(struct upload_buffer *upload_buffer, const struct engine_job *job, size_t room,
                             struct error *err);
 
@@ -171,7 +172,7 @@ struct convert_operands upload_buffer_operands(const struct upload_buffer *uploa
                                                struct engine_job *job, uint32_t i, uint64_t base);
 
 /* Enqueues a copy of the counters of exact casts, if there are any, to the host, behind the work that is on
- * the stream. */
+ * the stream. Returns 0 or the driver's error. */
 int upload_buffer_fetch_changed(struct upload_buffer *upload_buffer, const struct engine_job *job,
                                 CUstream stream, struct error *err);
 
