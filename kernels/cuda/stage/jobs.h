@@ -244,8 +244,8 @@ struct stream_slots {
 /* Returns the priority of slot i. */
 enum stream_priority stream_slot_priority(int i);
 
-/* Creates the streams. stream_slots_deinit must follow even if this fails. Returns 0 or the driver's error.
- */
+/* Creates the streams. Returns 0 or the driver's error. stream_slots_deinit must follow even after an
+ * error. */
 int stream_slots_init(struct stream_slots *slots, struct error *err);
 void stream_slots_deinit(struct stream_slots *slots);
 

@@ -28,8 +28,8 @@ struct many {
 };
 
 /* Enqueues the whole job on the stream: a move, a move over a list of blocks, or a batch. If a move of a
- * batch cannot be launched, its status says so and the other moves go on. Returns 0, or the error that keeps
- * the job as a whole from being launched. */
+ * batch cannot be launched, its status says so and the other moves go on. Returns 0, or an error of the job
+ * as a whole. */
 int many_launch(const struct many *many, struct error *err);
 
 /* A list that is on the device already: the addresses of its entries, and of the layers' offsets on either
