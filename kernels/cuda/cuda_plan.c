@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the engine's own plans, with their keys and facts, the lock under which a made plan is stored,
- * and trials of plans. */
+/* Makes and stores plans, finds the further plans that the engine itself needs, and implements trials of
+ * plans. */
 #include "cuda_plan.h"
 
 #include <assert.h>

@@ -37,7 +37,7 @@ struct cuda_plan {
 	 * streams, that of guest_trials.h. Once is_settled is set, `fastest` no longer changes, and both are
 	 * read without a lock. */
 	atomic_bool is_settled;     /* There is nothing left to try. */
-	uint64_t first_ns;          /* time of the first measured run; 0: there was none */
+	uint64_t first_ns;          /* time of the last run that was measured before the trials; 0: none */
 	struct plan_trials *trials; /* NULL: no trials are under way */
 	struct plan *fastest;       /* NULL: the plan itself is the fastest, as far as is known */
 };

@@ -16,7 +16,7 @@
 
 struct child {
 	atomic_uint refs;
-	uint64_t life; /* number of this child among those of its front, from 1 */
+	uint64_t life; /* number of this child; a front counts its children from 1 */
 	pid_t pid;
 	bool is_running; /* The process has not been waited for. */
 	int pidfd;

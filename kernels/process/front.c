@@ -27,8 +27,8 @@
 #include "process.h"
 #include "proto/clock.h"
 
-/* After a spin in vain the next one is skipped, after a second one the next two, and so on up to this
- * many. */
+/* After a spin during which nothing came, the next spin is skipped; after a second such spin in a row, the
+ * next two; and so on up to this many. */
 #define MOST_DULL 64
 
 static const struct engine_ops front_ops;
@@ -304,7 +304,7 @@ static const struct engine_ops front_ops = {
 /* ---- The front's own thread ---------------------------------------------------------------------------- */
 
 /* An engine must open in less time than the service has for its start (TimeoutStartSec=120), so that the
- * service starts without a device that hangs. */
+ * service can start without a device if that device hangs. */
 struct front_times front_times = {
 	.open_ms = 90000,
 	.map_ms = 60000,

@@ -110,8 +110,8 @@ struct front {
 	bool is_closing;
 	struct child *child; /* reference to the current child; NULL: there is none */
 	struct error failed; /* why the last child ended or could not be used */
-	uint32_t dropped;    /* memories that could not be mapped again, in total */
-	uint32_t failures;   /* children that could not be used, except for the first one */
+	uint32_t dropped;    /* total number of memories that could not be mapped again */
+	uint32_t failures;   /* number of children that could not be used, apart from the first one */
 	atomic_uint news;
 	TAILQ_HEAD(, front_memory) memories;
 	/* Numbers of plans that have been freed; the child may still know them. */
@@ -140,7 +140,8 @@ struct front {
 	uint32_t jobs_room;     /* entries in `jobs` */
 	uint32_t n_sent;        /* jobs that the child has */
 	bool is_small;          /* The only job under way is a small one. */
-	/* Spins that are still to be skipped, because the last in_vain spins in a row were in vain. */
+	/* Number of spins that are still to be skipped, because nothing came during the last in_vain spins in
+	 * a row. */
 	uint32_t dull;
 	uint32_t in_vain;
 	bool bell_is_due;  /* The child has to be woken at the next engine_drive. */
@@ -225,8 +226,8 @@ bool front_job_read(const struct wire_done *done, struct engine_job *job);
 
 /* ---- front_kept.c ------------------------------------------------------------------------------------- */
 
-/* An allocation that several memories may share, with its descriptor, which is closed with the last of them;
- * -1: none. */
+/* An allocation that several memories may share. fd is its descriptor, which is closed when the last of them
+ * drops its reference; -1: none. */
 struct front_chunk {
 	atomic_uint refs;
 	int fd;

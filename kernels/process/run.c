@@ -243,8 +243,8 @@ static void free_stream(struct served *served, uint32_t number)
 	*stream = (struct served_stream){ 0 };
 }
 
-/* Tells the front that a memory has lost pinned pages, which the front cannot see itself. Always returns
- * false, so that every memory is visited. */
+/* If the memory has lost pinned pages, tells the front, which cannot see that itself. Always returns false,
+ * so that every memory is visited. */
 static bool tell_pins(struct engine_memory *memory, void *arg)
 {
 	struct wire_number message = { { sizeof message, WIRE_PINS_LOST }, 0, 0 };

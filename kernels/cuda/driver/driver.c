@@ -483,7 +483,7 @@ static const char *without_prefix(const char *uuid)
 	return strncasecmp(uuid, "GPU-", 4) == 0 || is_mig(uuid) ? uuid + 4 : uuid;
 }
 
-/* A process sees at most one MIG device, the one that the driver is told of in the environment before it is
+/* A process sees at most one MIG device: the one that CUDA_VISIBLE_DEVICES names when the driver is
  * initialized. */
 static void ask_for_mig(const char *which)
 {

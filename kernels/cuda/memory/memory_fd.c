@@ -196,7 +196,7 @@ static int allocate(struct cuda_memories *memories, uint64_t size, struct cuda_m
 static int fill_and_export(struct cuda_memories *memories, struct cuda_memory *memory,
                            struct engine_export *ret_export, struct error *err);
 
-#define STEP_CHUNKS 32 /* allocations that one step of unmapping releases */
+#define STEP_CHUNKS 32 /* maximum number of allocations that one step of unmapping releases */
 
 static CUmemAllocationProp properties(const struct cuda_memories *memories)
 {

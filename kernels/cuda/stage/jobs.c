@@ -118,12 +118,12 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 	if (is_forced)
 		return forced;
 	return (struct cuda_limits){
-		/* Jobs that wait on the device can neither be cancelled nor be passed by others. */
+		/* No more, because jobs that wait on the device can neither be cancelled nor be passed. */
 		.jobs = 64,
 		/* Enough that the device has the next job queued while the engine's thread is busy
 		 * elsewhere. */
 		.stream_jobs = 8,
-		/* A device that copies terabytes a second takes some hundred microseconds for this. */
+		/* A device that copies terabytes a second moves this in some hundred microseconds. */
 		.owner_bytes = 256 << 20,
 		/* The device, or the bus for the second value, moves this in some 30 us. */
 		.short_bytes = 128 << 20,
@@ -165,7 +165,7 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		/* For fewer bytes, a kernel would have done a tenth of its work before the first copy
 		 * begins. */
 		.pack_least_bytes = 1 << 20,
-		/* Shorter runs take the threads longer than the bus. */
+		/* Threads take longer to copy shorter runs than the bus takes to transfer them. */
 		.pack_run_bytes = 1 << 10,
 		/* A copy takes a microsecond or two to begin. */
 		.pack_piece_bytes = 512 << 10,

@@ -12,7 +12,7 @@
 
 #define ALIGN      16
 #define ROOM_ALIGN 256 /* alignment of a side's scratch memory */
-#define COPY_SLOTS 2   /* The copy engine copies chunks of about this many pinned buffers directly. */
+#define COPY_SLOTS 2   /* A chunk that is copied directly is about as large as this many pinned buffers. */
 #define SHORTER    4   /* Where no thread may pack, the copy engine takes pieces this many times shorter. */
 
 /* One command copies evenly spaced pieces of at least LEAST_ROW bytes, or LEAST_ROW_BUSY where another
@@ -213,8 +213,8 @@ static uint64_t list_room(const struct packing *p)
 	return p->is_plain ? 0 : place_bytes(last.at + last.size);
 }
 
-/* Divides the scratch memory that the job may use among as many stretches as are to be under way at once, or
- * among fewer if it is too small. Returns false if there is no room even for one. */
+/* Divides the scratch memory that the job may use among the stretches that are to be under way at once, or
+ * among fewer stretches if it is too small. Returns false if there is not enough even for one. */
 static bool divide(struct packing *p, const struct packing_limits *limits)
 {
 	const uint64_t total = p->blocks->n * p->blocks->layers;

@@ -294,8 +294,8 @@ int round_carry(struct round *round, struct error *err)
 /* A move in a batch that has more bytes than this gets a launch of its own, by its own plan. */
 #define ALONE_BYTES (1u << 20)
 
-/* A batch whose upload buffer is borrowed consists of the parts of one split, and its tables take less than
- * this many bytes. */
+/* A batch whose upload buffer is borrowed consists of the parts of one transform with split dimensions
+ * (kernels/transform/split.h), and its tables take less than this many bytes. */
 #define BATCH_ROOM (64u << 10)
 
 static uint64_t address_of(struct engine_memory *memory, uint64_t offset)
