@@ -3,8 +3,8 @@
  * owner's thread owns all of it.
  *
  * A job waits in its stream until it may be sent: the ring must have room, and the messages of those jobs of
- * its stream that have been sent and have not ended must take less than STREAM_BYTES. There is no limit for
- * all streams together, because the jobs of one stream might wait for jobs of another that could then not be
+ * its stream that have been sent and have not ended must take less than STREAM_BYTES. There is no such limit
+ * for all streams together: a job that was sent may wait for a job of another stream, which could then not be
  * sent. Among the streams that may send, the next is one whose owner has sent the fewest bytes.
  */
 #include "front.h"

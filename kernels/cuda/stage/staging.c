@@ -384,9 +384,9 @@ static uint64_t tile_row(struct staging *s, const int64_t *n)
 	return min_u64(src_row(s, &ignored), dst_row(s, &ignored));
 }
 
-/* Halves the tile along one of two axes: the one after which the shorter of the two sides' rows (tile_row)
- * are longer. Returns the length of those rows, 0 if the tile cannot be halved. If both choices are equal,
- * shortens the source's rows, because the destination's take more of the bus. */
+/* Halves the tile along one of two axes (farthest), whichever leaves the shorter of the two sides' rows
+ * (tile_row) longer. Returns the length of those rows, 0 if the tile cannot be halved. If both choices are
+ * equal, shortens the source's rows, because the destination's take more of the bus. */
 static uint64_t halve(struct staging *s, int64_t *n)
 {
 	const int side[] = { farthest(s->transform, n, false), farthest(s->transform, n, true) };

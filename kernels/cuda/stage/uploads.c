@@ -182,9 +182,9 @@ static bool is_long(const struct upload *upload)
 	return upload->size > UPLOAD_BUFFER_BYTES;
 }
 
-/* Removes pages of exactly that size that are not in use from their list and returns them, or returns NULL if
- * there are none. Pages that were given back qualify once the device has passed their event. size == 0 stands
- * for long pages of any size. Caller holds uploads->lock. */
+/* Finds pages of exactly that size that are not in use, removes them from their list and returns them.
+ * Returns NULL if there are none. Pages that were given back qualify once the device has passed their event.
+ * size == 0 stands for long pages of any size. Caller holds uploads->lock. */
 static struct upload *find_idle(struct uploads *uploads, size_t size)
 {
 	struct upload_list *lists[] = { &uploads->free, &uploads->under_way };
