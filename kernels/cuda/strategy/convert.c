@@ -35,7 +35,8 @@ static int nest_dim(const struct loop_nest *nest, int second, int i)
 	return nest->rank - i > second ? nest->rank - i : nest->rank - 1 - i;
 }
 
-/* Returns whether the kernels for float32 lanes can do the conversion; its elements have at most 4 bytes. */
+/* Returns whether the kernels for float32 lanes can do the conversion. If so, its elements have at most 4
+ * bytes. */
 static bool is_narrow(const struct transform *t)
 {
 	return t->conversion.arithmetic == ARITHMETIC_FLOAT32;
@@ -82,8 +83,8 @@ static int source_row(const struct loop_nest *nest)
 	return -1;
 }
 
-/* Returns whether a tile of all of x can be written as one row of the destination, with the same operands for
- * all of its elements. */
+/* Returns whether a tile that spans all of dimension x can be written as one row of the destination, with the
+ * same operands for all of its elements. */
 static bool is_woven(const struct transform *t, const struct loop_nest *nest, const struct loop_nest_dim *x,
                      const struct loop_nest_dim *y)
 {
@@ -124,8 +125,8 @@ static void choose_tile(struct tma_convert *convert, const struct loop_nest_dim 
 	}
 }
 
-/* Plans tiles. Returns false if the rows of a side are too short. Short rows are fine if a tile can have all
- * of them, without a gap. */
+/* Plans tiles along the innermost dimension and `second`, along which the source is contiguous. Returns false
+ * if the rows of a side are too short. Short rows are fine if a tile can have all of them, without a gap. */
 static bool try_tiles(struct tma_route_plan *tma, const struct transform *t, const struct loop_nest *nest,
                       int second)
 {

@@ -207,8 +207,8 @@ const struct strategy strategy_memcpy = {
 /* `copy` moves tiles from tensor map to tensor map through shared memory. A small border is written into the
  * tiles.
  *
- * Both a map and a tile start at a multiple of 16 bytes: a load or store whose innermost coordinate is no
- * multiple of 16 bytes ends the context (measured on an H200).
+ * Both a map and a tile must start at a multiple of 16 bytes: a load or store whose innermost coordinate is
+ * not a multiple of 16 bytes ends the context (measured on an H200).
  */
 
 #define COPY_TILE_LEAST 2048

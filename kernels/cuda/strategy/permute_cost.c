@@ -9,14 +9,15 @@
 
 #define MULTIPROCESSOR_SHARED (227 * 1024)
 /* Bytes of shared memory that the driver reserves for each thread block. */
-#define BLOCK_RESERVED   1024
-#define FEW_WAVEFRONTS   24       /* wavefronts for the chunks of a warp that take no extra time */
+#define BLOCK_RESERVED 1024
+/* maximum number of wavefronts for a warp's chunks that costs no extra time */
+#define FEW_WAVEFRONTS   24
 #define ENOUGH_IN_FLIGHT 100000.0 /* bytes in flight in a multiprocessor */
 #define FEW_IN_FLIGHT    45000.0  /* with fewer, other thread blocks cannot hide a tile's load latency */
 #define STARVED          2.0
-/* Work on the table for each chunk that passes while the loads are in flight. */
+/* Work on the table, for each chunk, that is hidden because the loads are in flight meanwhile. */
 #define HIDDEN_TABLE 3.0
-#define GAPS         0.45 /* weight of the gaps' share of what is loaded */
+#define GAPS         0.45 /* weight of the bytes of gaps that are loaded for each byte that is needed */
 #define PADDED_TABLE 0.08 /* extra work for each unit of table work where entries may be border */
 /* Instructions for a load, a row, an entry of the table and a piece. */
 #define LOAD_WORK  30.0
@@ -68,7 +69,8 @@ static const struct weights *weights_of(enum permute_how how, uint32_t element)
 	return how == PERMUTE_PIECES ? &pieces : how == PERMUTE_WORDS ? &words[element] : &elements[element];
 }
 
-/* Grows ever more slowly, towards 2: a move of few tiles is slow in any case. */
+/* Returns a number that grows with `value`, ever more slowly, towards 2: a move of few tiles is slow in any
+ * case. */
 static double saturate(double value)
 {
 	return value / (1 + value / 2);
@@ -108,7 +110,7 @@ static double flight_cost(const struct permute_tile *tile, const struct weights 
 }
 
 /* Weights for SQUARES. Squares take few instructions, so the cost depends on the lines that their runs touch
- * beyond those that they would fill. */
+ * beyond those that they would fill if they were aligned. */
 static const struct {
 	/* The fields from own to waves mean the same as in struct weights. */
 	double own;

@@ -51,8 +51,9 @@ static uint32_t stack_pitch_of(const struct permute_args *args, const struct spa
 	return round_up(slot_of(args, spacing, (uint32_t)args->by_loads.n), spacing->phase_mask + 1);
 }
 
-/* Returns the bytes past the slots that WORDS may read. WORDS adds the places of two entries at once, as sums
- * of 16 bits, and reads the last part of a cut run as if it were as long as the others. */
+/* Returns the bytes past the slots that WORDS may read, because it reads the last part of a cut run as if it
+ * were as long as the others. They count as bytes of the slots, because WORDS adds the places of two entries
+ * at once, as sums of 16 bits, which must not overflow. */
 static uint32_t past_slots(const struct permute_args *args)
 {
 	const int64_t step = args->run[args->n_run - 1].src;
@@ -82,9 +83,9 @@ static uint32_t chunks_of(const struct permute_args *args)
 	return (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
 }
 
-/* Returns the maximum number of chunks of a row in tiles with which no run begins or ends. These tiles leave
- * the sectors that they share to other tiles, so they have fewer chunks. WORDS counts chunks from the row's
- * first byte, the other ways from the first byte that is written. */
+/* Returns the maximum number of chunks of a row in tiles in which no run of the destination begins or ends.
+ * These tiles leave the sectors that they share to other tiles, so they have fewer chunks. WORDS counts
+ * chunks from the row's first byte, the other ways from the first byte that is written. */
 static uint32_t inner_chunks_of(const struct permute_args *args)
 {
 	const uint32_t lead = args->how == PERMUTE_WORDS ? 0 : args->margin * args->row_unit;
@@ -102,9 +103,9 @@ static uint32_t inner_chunks_of(const struct permute_args *args)
 	return most;
 }
 
-/* Returns the number of chunks that lanes step through for a row, of which the row may lack the last. It is
- * rounded so that no warp begins or ends within a sector and, if that costs little, none begins or ends
- * within the chunks of a row that a warp writes at once. */
+/* Returns the number of chunks that lanes step through for a row of `chunks` chunks, with 1 << side rows side
+ * by side in a warp. It may exceed `chunks`: it is rounded up so that no warp begins or ends within a sector
+ * and, if that costs little, so that a warp always takes 32 >> side chunks of each of its rows. */
 static uint32_t lane_chunks(const struct permute_args *args, uint32_t chunks, uint32_t side)
 {
 	const uint32_t whole = round_up(chunks, WARP_THREADS >> side);
@@ -338,7 +339,7 @@ static inline void want(struct wanted *wanted, uint32_t word)
 }
 
 /* Returns the number of wavefronts of an access. It is 1 if no two lanes read different words of the same
- * bank. Counting stops once the number exceeds `enough`. */
+ * bank. Each lane reads `words` words. Counting stops once the number exceeds `enough`. */
 static uint32_t wavefronts(const struct permute_args *args, const struct access *access, uint32_t words,
                            const struct spacing *spacing, uint32_t enough)
 {
@@ -483,9 +484,9 @@ static struct chunk_cost chunk_cost_of(const struct permute_tile *tile, const st
 
 /* ---- Search -------------------------------------------------------------------------------------------- */
 
-/* Sets *ret to a spacing with which each load begins as many bytes past a line as it does in the source. All
- * stack indices share the table's entries, so they must be whole lines apart. Returns false if they are not,
- * or if the slots get too large. */
+/* Sets *ret to a spacing with which each load begins as many bytes past the start of a line in the slots as
+ * it does in the source. All stack indices share the table's entries, so their loads must be whole lines
+ * apart in the source. Returns false if they are not, or if the slots get too large. */
 static bool match_lines(const struct permute_tile *tile, struct spacing *ret)
 {
 	const struct permute_args *args = &tile->args;

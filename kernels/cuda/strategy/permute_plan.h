@@ -61,7 +61,7 @@ struct permute_tile {
 	double wavefronts;
 	double cost; /* predicted cost; set by the caller */
 	/* SQUARES: the average number of lines that a run of the source touches beyond those that it would
-	 * fill, divided by the latter. 0 for other ways. */
+	 * fill if it were aligned, divided by the number that it would fill. 0 for other ways. */
 	double load_lines;
 	double row_lines;     /* the same for a row of the destination */
 	bool unaligned_loads; /* Loads do not consist of whole chunks. */
@@ -90,8 +90,10 @@ typedef int64_t permute_stride(const struct loop_nest *nest, int d);
 permute_stride permute_dst_stride;
 permute_stride permute_src_stride;
 
-/* Returns the greatest power of two, at most `most`, that all addresses of a side's runs are multiples of, in
- * bytes. They depend on `base`, `step`, and the strides of the dimensions that are not in the run. */
+/* Returns the greatest power of two, at most `most`, of which the addresses of all runs of a side are
+ * multiples. These addresses depend on `base`, which is the first one modulo a power of two, on the strides
+ * of the dimensions that are not in the run, and on `step`, the bytes from tile to tile along the run's split
+ * dimension (0 if there is none). */
 uint64_t permute_align(const struct loop_nest *nest, const struct permute_chain *run, permute_stride *stride,
                        uint64_t step, uint64_t base, uint64_t most);
 

@@ -90,7 +90,8 @@ static struct permute_split split_of(const struct permute_work *work, int d)
 	return (struct permute_split){ PERMUTE_NONE, (uint32_t)dim->n, work->box->n[d], dim->dst, dim->src };
 }
 
-/* Sets the stack. The box may have a part of its last dimension only. Returns false otherwise. */
+/* Sets the stack. The box may have only a part of the stack's last dimension, but must have all indices of
+ * the others; returns false if it does not. */
 static bool set_stack(struct permute_work *work)
 {
 	work->stack.split = -1;
@@ -216,8 +217,8 @@ static bool set_loads(struct permute_work *work)
 	       work->load_run * loads <= PERMUTE_MOST_SLOTS;
 }
 
-/* Returns the bytes that divide the start of a tile's runs along the split dimension. A border, or a
- * dimension read backwards, shifts the start by single indices. */
+/* Returns the bytes of which the starts of all tiles' runs along the split dimension are multiples: those of
+ * `indices` indices or, if there is a border or the dimension is read backwards, those of a single one. */
 static uint64_t split_step(const struct permute_work *work, int split, uint64_t indices)
 {
 	const struct loop_nest_dim *dim = &work->nest->dim[split];
@@ -313,8 +314,8 @@ static bool set_squares(struct permute_work *work)
 	return args->loads * work->load_run <= SQUARES_TILE_BYTES(element);
 }
 
-/* Returns the average number of lines that a run touches beyond those that it would fill, divided by the
- * latter. The run begins at any multiple of `align`. */
+/* Returns the average number of lines that a run touches beyond those that it would fill if it were aligned,
+ * divided by the number that it would fill. The run begins at any multiple of `align`. */
 static double split_lines(uint64_t align, uint64_t run)
 {
 	return (double)(LINE - gcd_u64(align, run)) / (double)run;
@@ -344,7 +345,8 @@ static void count_lines(struct permute_work *work)
 #define LONGEST_TABLE 16000 /* maximum entries of a table where rows cannot be cut */
 #define LEAST_PIECE   16    /* bytes */
 #define MOST_IDLE     8     /* in groups of two words, at most one row in this many may be missing */
-#define SLOT_LEAD     128   /* bytes; the phase of the slots may be that of a line */
+/* bytes; slot_lead is a multiple of it, because slots may keep a phase within a line */
+#define SLOT_LEAD 128
 
 /* ---- Where rows end ------------------------------------------------------------------------------------ */
 
@@ -356,14 +358,14 @@ static bool can_be_cut(const struct permute_work *work, int d)
 }
 
 /* Returns whether a row of `unit` bytes ends before dimension i of the destination's chain because it could
- * not be cut within that dimension. */
+ * not be cut within that dimension. The dimensions from `shared` on are also in the source's runs. */
 static bool ends_before(const struct permute_work *work, int i, int shared, uint64_t unit)
 {
 	return i > 0 && i >= shared && unit >= LEAST_ROW && !can_be_cut(work, work->dst.dim[i]);
 }
 
-/* Chooses the end of a row so that the table of its elements does not get too long. The dimensions beyond it
- * step from row to row, provided that the source's runs have them too. */
+/* Chooses the end of a row so that the table of its elements does not get too long. The dimensions beyond
+ * that end step from row to row, and the source's runs must have them too. */
 static void cut_row(struct permute_work *work)
 {
 	const struct permute_chain *dst = &work->dst;
@@ -461,8 +463,9 @@ static bool add_row(struct permute_work *work, uint64_t n, const struct loop_nes
 }
 
 /* Accounts for rows that step along dimension d, `part` indices at a time. If the source runs backwards
- * there, the first row has the highest offset. All rows share one table, so the last row, if it has fewer
- * indices, starts as if it had all of them; that may be before the slots, and slot_lead makes room for it. */
+ * there, the first row has the highest offset. All rows share one table. The last row may have fewer indices,
+ * but it starts as if it had all of them. That start may lie before the slots, so slot_lead makes room for
+ * it. */
 static void set_back(struct permute_work *work, int d, uint64_t part)
 {
 	struct permute_args *args = work->args;

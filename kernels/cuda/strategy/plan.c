@@ -201,8 +201,9 @@ uint32_t map_phase(uint32_t base_phase, int64_t offset)
 	return (uint32_t)((uint64_t)base_phase + (uint64_t)offset) % 16;
 }
 
-/* Returns the size to which the L2 may round up a fetch: one that divides the places of all rows, so that no
- * gap between rows is read, or the largest one if whole rows are so long that gaps do not matter. */
+/* Returns the size to which the L2 may round up a fetch: the largest one that divides the offsets of all
+ * rows, so that no gap between rows is read, or simply the largest one if rows are so long that gaps do not
+ * matter. */
 static enum tensor_map_l2 promotion_of(const struct tma_route_plan *tma, enum family family)
 {
 	uint64_t row = (uint64_t)tma->dim[0].source * (uint64_t)tma->dim[0].src, bits = row;
@@ -280,7 +281,7 @@ bool map_set_load(struct plan *plan, enum family family, const struct loop_nest 
 
 /* Maximum number of blocks that a map counts; tensor_map.h explains the limit. */
 #define MOST_BLOCKS (1 << 30)
-#define RUN_LEAST   1024 /* bytes; with shorter runs, a warp had better move several at a time */
+#define RUN_LEAST   1024 /* bytes; with shorter runs, it is faster if a warp moves several at a time */
 
 static uint32_t align_of(uint64_t bits)
 {

@@ -127,8 +127,8 @@ struct tma_route_plan {
 	uint32_t chunk; /* BULK: bytes of a tile */
 	/* GATHER, ELEMENTS: number of dimensions contiguous in the destination; CHANNELS: channels. */
 	uint32_t run;
-	/* ROWS, CONVERT: slots of a row. GATHER: slots of a run. CHANNELS: slots of a row of pixels. SHORT:
-	 * chunks of a row. ELEMENTS: elements. */
+	/* Slots are the parts that the threads take (strategy.slots). ROWS, CONVERT: slots of a row. GATHER:
+	 * slots of a run. CHANNELS: slots of a row of pixels. SHORT: chunks of a row. ELEMENTS: elements. */
 	uint64_t slots;
 	bool whole; /* No dimension is padded. GATHER, TILES: and none has more than INT32_MAX indices. */
 

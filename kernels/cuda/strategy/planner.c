@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the strategy for the whole destination, with its pads as windows.
  *
- * The planner first probes strategies in the order of strategies.def until one applies; each that does not
- * leaves the rules that it found broken in the plan. It then probes others, and takes the plan with the least
- * predicted cost. The alternatives of a plan are the cheapest of the other plans, of which no two resemble
- * each other.
+ * The planner first probes strategies in the order of strategies.def until one applies. Those that do not
+ * apply add the rules that they found broken to the plan. The planner then probes others, and takes the plan
+ * with the least predicted cost. The alternatives of a plan are the cheapest of the other plans, of which no
+ * two resemble each other.
  */
 #include "strategy.h"
 
@@ -186,8 +186,8 @@ static void choose_of(struct plan *plan, const struct strategy_case *c, bool spr
 	}
 }
 
-/* Takes the first strategy that applies to the nest. If the plan is one of many moves and moves a single
- * element, it moves that as a row of one. */
+/* Takes the first strategy that applies to the nest. If the move is one of many in a launch and has a single
+ * element, that element is moved as a row. */
 static void choose_first(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                          enum pad_mode mode)
 {
@@ -331,7 +331,8 @@ static void improve(struct plan *plan, const struct loop_nest *nest, const struc
 		if (nest->dim[d].source != nest->dim[d].n)
 			try_instead(plan, STRATEGY_permute, nest, d + 1, facts, mode, list);
 	}
-	/* Strategies that read their border leave all of it to a fill, however large it is. */
+	/* If a second launch writes a border that repeats elements of the source, `permute` is tried with
+	 * such a launch too, however large the border is. */
 	if (mode != PAD_MODE_CONSTANT && plan->tma.border_rank > 0 && plan->tma.strategy != STRATEGY_permute)
 		try_instead(plan, STRATEGY_permute, nest, nest->rank, facts, mode, list);
 }
@@ -364,7 +365,7 @@ static double nest_bytes(const struct loop_nest *nest)
 	return bytes;
 }
 
-/* Returns the share of the destination that is not border. */
+/* Returns the share of the destination that is not border along the `outer` outermost dimensions. */
 static double window_share(const struct loop_nest *nest, int outer)
 {
 	double window = 1;

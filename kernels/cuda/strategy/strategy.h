@@ -50,7 +50,7 @@ struct strategy_launch {
 	struct CUstream_st *stream;
 	const struct transform *transform;
 	const struct plan *plan;
-	uint64_t dst; /* address of the destination's element [0, ..., 0]; src: of the source's */
+	uint64_t dst; /* address of the destination's element [0, ..., 0]; src: that of the source's */
 	uint64_t src;
 	const struct convert_operands *operands;
 };
@@ -79,10 +79,10 @@ struct strategy {
 
 	int (*launch)(const struct strategy_launch *launch, struct error *err);
 
-	/* Set only by strategies without a tensor map. kernel returns the kernel for a single move, slots the
-	 * number of slots that a thread block takes at a time, and many_kernel the kernel that moves the
-	 * window among other moves of a launch. A strategy that does not have one of these functions has
-	 * NULL. */
+	/* Set only by strategies without a tensor map. `kernel` returns the kernel for a single move, and
+	 * `many_kernel` the kernel that moves the window among other moves of a launch. `slots` returns the
+	 * number of slots that a thread block takes at a time; a slot is one of the parts of the window that
+	 * tma->tiles counts. A strategy that lacks one of these functions has NULL there. */
 	strategy_kernel *kernel;
 	uint32_t (*slots)(const struct tma_route_plan *tma, const struct strided_args *args);
 	strategy_kernel *many_kernel;
@@ -122,7 +122,8 @@ void tma_set_permute(struct plan *plan, const struct permute_tile *tile, const s
 void tma_set_convert(struct plan *plan, const struct transform *t, const struct plan_facts *facts,
                      const struct loop_nest *nest);
 
-/* Reduces the `outer` outermost dimensions of the nest to their windows. */
+/* Reduces the `outer` outermost dimensions of the nest to their windows and brings the nest to canonical form
+ * again (loop_nest_canonicalise explains `align` and `mode`). */
 void tma_shrink(struct loop_nest *nest, int outer, uint32_t align, enum pad_mode mode);
 
 /* Sets the plan's border to that of the `outer` outermost dimensions of the nest. The border of the other
@@ -154,11 +155,11 @@ void tma_begin_strided(struct tma_route_plan *tma, const struct loop_nest *nest)
 /* Sets tma->whole. */
 void tma_set_whole(struct tma_route_plan *tma, const struct loop_nest *nest);
 
-/* Sets tma->tiles to `tiles` for each index of the dimensions from `outer` on. */
+/* Sets tma->tiles to `tiles` times the number of indices of the dimensions from `outer` on. */
 void tma_count_tiles(struct tma_route_plan *tma, uint64_t tiles, uint32_t outer);
 
-/* Returns the bytes of rows that are contiguous on both sides, where either side may run backwards; 0 if
- * there are no rows or they are too short to be worth it. */
+/* Returns the bytes of a row that is contiguous on both sides, where the source may run backwards; 0 if there
+ * are no such rows or they are too short to be worth it. */
 uint64_t tma_row_bytes(const struct strategy_case *c);
 
 /* Returns whether no dimension is padded. */
@@ -168,7 +169,8 @@ bool tma_is_whole(const struct loop_nest *nest);
  * others from the innermost to the outermost. */
 void tma_set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int first, int second);
 
-/* Returns the length of parts of n that are as equal as possible and at most `most` long. */
+/* Returns the length of the parts into which n is divided so that each is at most `most` long and all are as
+ * equal as possible. */
 static inline uint64_t part_of(uint64_t n, uint64_t most)
 {
 	return divide_up_u64(n, divide_up_u64(n, most));
@@ -182,7 +184,8 @@ extern const enum tensor_map_type map_types[9]; /* indexed by the bytes of an el
  * most 8. */
 uint32_t map_unit(uint32_t element);
 
-/* Returns the address of the first element modulo 16. */
+/* Returns the address of the first element modulo 16. It lies `offset` bytes from a base address, of which
+ * base_phase is the remainder modulo 16 or a multiple of 16. */
 uint32_t map_phase(uint32_t base_phase, int64_t offset);
 
 /* Checks the rules of a tensor map and adds the broken ones to the plan. Returns whether there are none. side
@@ -195,7 +198,8 @@ bool map_check(struct plan *plan, enum family family, const char *side, const st
 bool map_check_dims(struct plan *plan, enum family family, uint32_t also, uint32_t most);
 
 /* Sets tma->load to a tensor map of the source along tma->dim, and the fields that say where a tile is loaded
- * from. Returns false, with the broken rule added to the plan, if there is no such map. */
+ * from. phase is that of the source's base address (plan_facts.src_phase). Returns false, with the broken
+ * rule added to the plan, if there is no such map. */
 bool map_set_load(struct plan *plan, enum family family, const struct loop_nest *nest, uint32_t phase);
 
 #endif

@@ -18,8 +18,8 @@ static uint32_t warp_slots(const struct tma_route_plan *tma, const struct stride
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
 
-/* `rows` moves rows that are contiguous on both sides; each warp takes one row. It also writes borders of any
- * mode. */
+/* `rows` moves rows that are contiguous on both sides; each warp takes up to ROW_BYTES of one row at a time.
+ * It also writes borders of any mode. */
 
 static bool rows_probe(struct plan *plan, const struct strategy_case *c)
 {
@@ -76,7 +76,7 @@ const struct strategy strategy_rows = {
 
 /* ---- Short --------------------------------------------------------------------------------------------- */
 
-/* `short` moves several rows at a time that are contiguous on both sides, through shared memory. */
+/* `short` moves short rows that are contiguous on both sides, several at a time, through shared memory. */
 
 /* Bytes that a copy writes in 5 us. Rows with a constant border take that much longer than `elements`,
  * however few rows there are. */
@@ -234,7 +234,8 @@ const struct strategy strategy_channels = {
 #define SECTOR    32
 #define LINE      128
 #define WARP_LINE 0.275 /* time of a line that a warp reads, relative to that of a byte of a copy */
-/* Maximum ratio of the sectors that a warp reads in part to those that its elements fill. */
+/* Maximum ratio, without extra cost, of the sectors that a warp reads in part to those that its elements
+ * fill. */
 #define FEW_SPLIT 0.26
 #define CACHED    32768.0 /* bytes that a thread block finds again in its multiprocessor's cache */
 /* Time to test an element of 4 bytes against the border, for each dimension but one. */
@@ -300,8 +301,8 @@ static double together(double a, double b)
 	return longer * (1 + 0.19 * share * share * share * share);
 }
 
-/* Returns whether every run of the source begins at a pair of sectors, provided that the first one does. A
- * run that is read repeatedly does not count, because only its first reading comes from memory. */
+/* Returns whether every run of the source begins at a pair of sectors, provided that the base address is at
+ * one. Returns false if runs are read repeatedly, because only the first read of each comes from memory. */
 static bool has_whole_sectors(const struct tma_route_plan *tma, double load)
 {
 	for (uint32_t d = 0; d < tma->rank; d++) {

@@ -12,8 +12,8 @@
  * - dim: Values up to 2^32 are documented, and the driver encodes them, but a load through a map with a
  * dimension of 2^32 - 4 or more ends the context. The actual limit is not known; plans stay below 2^30.
  *
- * - box: The driver refuses a box[0] that is no multiple of 16 bytes with interleave, and a box of more than
- * 228 KiB, which fits no shared memory.
+ * - box: The driver refuses a box[0] that is not a multiple of 16 bytes, with interleave too, and a box of
+ * more than 228 KiB, which does not fit in shared memory.
  *
  * - interleave: The driver accepts 32B with every swizzle.
  */
@@ -100,7 +100,7 @@ uint32_t tensor_map_tile_extent(const struct tensor_map_layout *layout, uint32_t
 uint64_t tensor_map_tile_bytes(const struct tensor_map_layout *layout);
 
 /* Returns the bytes of shared memory that a tile takes. They exceed tensor_map_tile_bytes if the rows are
- * narrower than the swizzle or if, with interleave, the tile is no multiple of the swizzle. */
+ * narrower than the swizzle or if, with interleave, the tile is not a multiple of the swizzle. */
 uint64_t tensor_map_tile_span(const struct tensor_map_layout *layout);
 
 /* Returns the number of bytes, 16 or 32, that the address and the strides must be multiples of. */

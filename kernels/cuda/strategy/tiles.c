@@ -23,9 +23,9 @@ static int source_inner(const struct loop_nest *nest)
 }
 
 /* Returns whether lanes that write neighbouring chunks read neighbouring elements of the source, so that
- * `gather` is the better choice. That is so if the destination's runs are whole chunks, but so few that the
- * runs of a warp span many indices of the dimension around them, which is contiguous in the source. A tile
- * would be nearly empty. */
+ * `gather` is the better choice. That is so if the destination's runs are whole chunks, but so short that
+ * those of a warp span many indices of the dimension around them, along which the source is contiguous. A
+ * tile would be nearly empty. */
 static bool gathers_sectors(const struct loop_nest *nest, int other)
 {
 	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1], *around = &nest->dim[other];

@@ -2,7 +2,8 @@
 /* Sizes that kernels, launches and plans must agree on. They were chosen by measurement unless a comment says
  * otherwise (tests/bench/EXPERIMENTS.md). The kernels assert the sizes that they can also derive.
  *
- * "Blocks of a multiprocessor" below means the number of resident thread blocks.
+ * "Blocks of a multiprocessor" below means the number of resident thread blocks. A "note" is a small record
+ * in shared memory that describes a tile or a row to the threads that move it.
  */
 #ifndef KERNELS_CUDA_STRATEGY_TUNING_H
 #define KERNELS_CUDA_STRATEGY_TUNING_H
@@ -38,8 +39,8 @@
 
 /* tile_transpose: tiles in a thread block's ring, blocks of a multiprocessor, bytes of a tile, bytes of a
  * tile's row of the destination, bytes of a row of a box of the source, and lanes of a warp that write one
- * row. TRANSPOSE_RASTER is the width of the strips that thread blocks go through together, in tiles along the
- * destination. */
+ * row. The grid of tiles is divided into strips, which thread blocks go through one after the other.
+ * TRANSPOSE_RASTER is the width of a strip, in tiles along the destination. */
 #define TRANSPOSE_STAGES          3
 #define TRANSPOSE_BLOCKS          2
 #define TRANSPOSE_TILE_BYTES      32768
@@ -59,7 +60,8 @@
 
 /* tile_permute, tile_pieces and tile_words: threads of a thread block, and blocks of a multiprocessor, which
  * the registers limit. PERMUTE_BLOCKS is the number that a plan counts on; tiles that take little shared
- * memory may have PERMUTE_MOST_BLOCKS. */
+ * memory may have PERMUTE_MOST_BLOCKS. PADDED_BLOCKS is the number for padded tiles, and WORDS_BLOCKS that
+ * for tile_words. */
 #define PERMUTE_THREADS     256
 #define PERMUTE_BLOCKS      6
 #define PERMUTE_MOST_BLOCKS 8
@@ -102,9 +104,9 @@
 
 /* many_tiles: blocks of a multiprocessor, and the shape of a tile. A tile has TILES_ROWS rows of the source,
  * each of TILES_COLUMNS words of at least 4 bytes. Rows of the destination are written from multiples of
- * TILES_ALIGN bytes, for which a tile has a margin. Elements of less than 4 bytes lose one word of a row,
- * because it takes two words to shift one. A tile that is moved element by element is read TILES_BATCH
- * elements at a time. */
+ * TILES_ALIGN bytes, for which a tile has a margin. With elements of less than 4 bytes, one word of each row
+ * is lost, because two words are needed to make a shifted one. A tile that is moved element by element is
+ * read TILES_BATCH elements at a time. */
 #define TILES_BLOCKS           3
 #define TILES_BATCH(element)   ((element) < 8 ? 8 : 32 / (element))
 #define TILES_WORD(element)    ((element) < 4 ? 4 : (element))
@@ -145,8 +147,9 @@
 #define AMAX_UNITS_THREADS 1024
 
 /* amax_*: maximum scaling blocks of a tile; elements of a scaling block that one team of threads goes through
- * at a time; elements of a row that one warp does; maximum elements of a scaling block for which one warp is
- * enough; and maximum magnitudes that are kept between two passes. These were not measured. */
+ * at a time; elements of a row that one warp goes through at a time; maximum elements of a scaling block for
+ * which one warp is enough; and maximum magnitudes that are kept between two passes. These were not
+ * measured. */
 #define AMAX_TILE_BLOCKS   1024
 #define AMAX_PART          65536
 #define AMAX_RUN           1024
