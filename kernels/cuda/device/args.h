@@ -8,8 +8,8 @@
  * otherwise. The "phase" of an address is its value modulo 16; a "chunk" is 16 bytes, aligned unless a
  * comment says otherwise.
  *
- * A kernel's work is counted in tiles or slots. Each thread block takes those with its own number and every
- * gridDim.x-th after them, so the size of the grid alone bounds the number of multiprocessors that a kernel
+ * A kernel's work is counted in tiles or slots. Each thread block takes the one with its own number and every
+ * gridDim.x-th one after it, so the size of the grid alone bounds the number of multiprocessors that a kernel
  * occupies.
  */
 #ifndef KERNELS_CUDA_DEVICE_ARGS_H
@@ -69,8 +69,9 @@ struct bulk_copy_args {
 
 /* Arguments of tile_transpose. Dimension 0 is contiguous in the source, dimension 1 in the destination. A
  * tile has 1 << shift_x indices of dimension 1 and as many of dimension 2 as fill its rows. It has 1 <<
- * shift_y boxes along dimension 0 and as many along dimension 3 as complete it. The map's last dimension
- * stands for all dimensions from the fourth on; each has its own step there. */
+ * shift_y boxes along dimension 0 and as many along dimension 3 as complete it. If the map has five
+ * dimensions, the last of them stands for dimension 4 and all after it, each of which has its own step
+ * there. */
 struct tile_transpose_args {
 	CUtensorMap load;
 	uint64_t dst;
@@ -140,8 +141,8 @@ struct block_list {
 	/* Address of two uint64_t counters: of entries with a -1, and of other entries that name no block. 0:
 	 * entries are not counted. */
 	uint64_t counts;
-	/* Bytes of a number. In memory numbers are signed, of 4 or 8 bytes. Enclosed they are unsigned, of 2
-	 * or 4 bytes, and an entry to pass over has all bits set. */
+	/* Bytes of a number. Numbers in memory are signed and have 4 or 8 bytes. Enclosed numbers are
+	 * unsigned and have 2 or 4 bytes; all bits are set in an entry that is to be skipped. */
 	uint32_t number_bytes;
 	uint16_t scatter; /* 1: the list indexes blocks of the destination; 0: of the source */
 	/* 1: an entry has the number of a block of src and that of a block of dst, and scatter is 0. */
@@ -167,7 +168,7 @@ struct many_args {
 	uint64_t which; /* address of n uint32_t */
 	uint64_t first; /* address of n + 1 uint32_t */
 	uint32_t n;
-	/* Total number of thread blocks of all moves; those of a smaller grid take several turns. */
+	/* Total number of thread blocks of all moves. If the grid has fewer, they take several turns. */
 	uint32_t blocks;
 	struct many_move own;
 };
@@ -201,10 +202,10 @@ struct blocks_rows_args {
 	uint64_t slots;
 };
 
-/* The following structs enclose a short list in the arguments, which arrive with the launch. Bytes sent to
- * memory before the launch take some 8 us if the device is busy. There are two sizes because all bytes of the
- * arguments travel. The smaller one fits in the 4096 bytes of arguments that cost no extra time. The entries
- * have the same offset in both. */
+/* The following structs enclose a short list in the arguments, which arrive with the launch. A copy of the
+ * list to the device's memory before the launch would take some 8 us if the device is busy. There are two
+ * sizes because all bytes of the arguments are sent, used or not. With the smaller one, the arguments fit in
+ * 4096 bytes, which cost no extra time. The entries have the same offset in both. */
 #define ENCLOSED_SHORT 2048u /* bytes */
 #define ENCLOSED_LONG  16384u
 
@@ -285,8 +286,8 @@ struct convert_args {
 	uint32_t to;
 	uint32_t lossy;  /* is_lossy of struct conversion */
 	uint32_t clamps; /* values are clamped to finite ones */
-	/* Lanes of a larger magnitude, and NaN, are converted one by one. A negative value makes that all
-	 * lanes; it is used where changes are counted and where an operand is not aligned to its size. */
+	/* Lanes of a larger magnitude, and NaN, are converted one by one. If the value is negative, all lanes
+	 * are; that is so where changes are counted and where an operand is not aligned to its size. */
 	float most;
 	uint32_t from_bytes;
 	uint32_t to_bytes;
@@ -334,8 +335,8 @@ struct amax_args {
 	uint32_t scale_bytes;
 	uint32_t inverse_bytes;
 	uint32_t alike; /* tiles: rows are contiguous on both sides */
-	/* Units: binary logarithm of a number of units. Units that begin at a multiple of that number lie in
-	 * one scaling block. */
+	/* Units: 1 << group consecutive units lie in one scaling block if the number of the first is a
+	 * multiple of 1 << group. */
 	uint32_t group;
 	uint32_t blocks_x; /* tiles: maximum number of scaling blocks of a tile along dimension 0 */
 	/* Tiles: bytes of shared memory for the scaling blocks, which precede the rows. */

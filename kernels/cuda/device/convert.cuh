@@ -328,7 +328,7 @@ DEVICE uint64_t lane_store(int64_t x, uint32_t type, bool)
 
 /* ---- Memory ---------------------------------------------------------------------------------------- */
 
-/* Reads an element of so many bytes by accesses of `unit` bytes. */
+/* Reads an element of `bytes` bytes by accesses of `unit` bytes, which is 1 or `bytes`. */
 DEVICE uint64_t read_bits(uint64_t address, uint32_t bytes, uint32_t unit)
 {
 	uint64_t bits = 0;
@@ -392,7 +392,7 @@ DEVICE uint64_t made_nan(double)
 }
 
 /* Returns r, which was calculated from a and b. If r is NaN, it returns what x86 would: the first NaN among a
- * and b, made quiet, or the NaN that x86 makes of numbers. */
+ * and b, made quiet, or, if both are numbers, the NaN that x86 makes of these. */
 template <typename LANE_> DEVICE LANE_ mended(LANE_ r, LANE_ a, LANE_ b)
 {
 	using bits = decltype(quiet_bit(r));
@@ -481,7 +481,8 @@ template <typename LANE_> DEVICE bool are_different(LANE_ lane, LANE_ back)
 	return lane != back && (lane == lane || back == back);
 }
 
-/* Returns whether an element has changed its value now that it has become `out` by way of the lane. */
+/* Returns whether a converted element has another value than before. `bits` is the element, `lane` its lane
+ * after the arithmetic, and `out` the converted element. */
 template <typename LANE_>
 DEVICE bool is_changed(const convert_args &args, uint64_t bits, LANE_ lane, uint64_t out)
 {

@@ -42,7 +42,8 @@ template <int S> DEVICE uint32_t read_element(uint64_t address, uint32_t unit)
 	return unit == S ? read_whole<S>(address) : (uint32_t)read_bits(address, S, 1);
 }
 
-/* Reads WORDS words. The address is a multiple of their size, or of 16 if they take more. */
+/* Reads WORDS words. The address must be a multiple of their size, or of 16 if they take more than 16
+ * bytes. */
 template <int WORDS> DEVICE void read_aligned_words(uint64_t address, uint32_t *raw)
 {
 	if constexpr (WORDS == 1) {
@@ -83,9 +84,9 @@ struct chunk_operands {
 	int64_t bias_step;
 };
 
-/* Returns byte i of a word as a float, less the excess of `zero` over 2^23. The byte becomes the last one of
- * a float whose last bit is worth 1, because the instruction that converts integers takes four times as long
- * as others. */
+/* Returns byte i of a word as a float, less the excess of `zero` over 2^23. The byte becomes the lowest one
+ * of a float whose lowest bit is worth 1. The instruction that converts integers would take four times as
+ * long. */
 DEVICE float byte_number(uint32_t word, int i, float zero)
 {
 	return same_bits<float>(pick_bytes(word, 0x4b000000, 0x7440 | (uint32_t)i)) - zero;
@@ -251,9 +252,9 @@ DEVICE operand_cursor cursor_of(const convert_args &args, const chunk_operands &
 	return { args, at };
 }
 
-/* Converts, element by element, `count` elements of a chunk not all of whose lanes are easy. `elements`
- * provides its elements again. Returns how many values have changed. The arguments are passed by value,
- * because otherwise every chunk would have to store them in memory to have an address. */
+/* Converts `count` elements of a chunk one by one, because not all of its lanes are easy (are_easy).
+ * `elements` provides its elements again. Returns how many values have changed. The arguments are passed by
+ * value, because otherwise every chunk would have to store them in memory to have an address. */
 template <int D, typename ELEMENTS, typename OPERANDS>
 DEVICE_CALL uint32_t convert_exactly(const convert_args &args, uint64_t dst, int count, OPERANDS at,
                                      ELEMENTS elements)
@@ -330,7 +331,7 @@ DEVICE void calculate_row(const convert_args &args, float *lane, uint64_t scale,
 	calculate_same<N>(lane, args.bias, bias, [](float a, float b) { return add_rounded(a, b); });
 }
 
-/* Multiplies N lanes by scales and adds biases that each lane has of its own. */
+/* Multiplies N lanes by scales and adds biases; each lane may have its own. */
 template <int N>
 DEVICE void calculate_chunk(const convert_args &args, float *lane, const chunk_operands &at, int skip,
                             int count)
@@ -353,8 +354,8 @@ template <int N> DEVICE bool are_easy(const convert_args &args, const float *lan
 }
 
 /* Converts and writes the elements of a chunk that belong to the row; raw has 16 / D elements of S bytes. If
- * not all lanes are easy, it writes nothing and returns false. The caller then calls convert_exactly, which
- * needs the registers that raw takes until then. */
+ * not all lanes are easy, it writes nothing and returns false. The caller then has to call convert_exactly.
+ * This function does not do so itself, because raw would occupy registers meanwhile. */
 template <int S, int D, typename OPERANDS>
 DEVICE bool convert_chunk(const convert_args &args, const row_chunk &c, const uint32_t *raw,
                           const OPERANDS &at)

@@ -35,8 +35,8 @@ DEVICE void read_source_in_part(const source_chunk &chunk, unsigned char *shared
 
 /* Reads the rows of a tile into shared memory. `rows` provides the address of the first one, the bytes from
  * one to the next, the bytes that are needed of each, their number, and whether the pitch is a multiple of
- * 16. It is asked repeatedly, because arguments cost no registers. Only memory in [block.low, block.high) may
- * be read. All reads of a batch come before its writes. */
+ * 16. It is asked again each time, because answers that were kept would occupy registers. Only memory in
+ * [block.low, block.high) may be read. All reads of a batch come before its writes. */
 template <typename ROWS>
 DEVICE void read_rows(const convert_args &args, const ROWS &rows, const list_place &block,
                       unsigned char *shared)

@@ -185,8 +185,8 @@ DEVICE void copy_words(void *to, const void *from, uint32_t bytes)
 		((uint32_t *)to)[w] = ((const uint32_t *)from)[w];
 }
 
-/* Copies this thread block's move to the start of shared memory and returns the part that the block
- * handles. */
+/* Copies the move that this thread block works on to the start of shared memory, and returns the thread
+ * block's share of that move. `own` is its share of all moves. */
 DEVICE share take_move(const many_args &args, share own, unsigned char *shared)
 {
 	const many_move *from = &args.own;
@@ -220,8 +220,8 @@ DEVICE share take_move(const many_args &args, share own, unsigned char *shared)
 	return own;
 }
 
-/* Calls work(own, turn) for each turn of this thread block (take_turns). The move lies at the start of shared
- * memory meanwhile. */
+/* Calls work(own, turn) for each turn of this thread block (take_turns), where `own` is its share of a move.
+ * The move lies at the start of shared memory meanwhile. */
 template <typename WORK>
 DEVICE void take_moves(const many_args &args, unsigned char *shared, const WORK &work)
 {

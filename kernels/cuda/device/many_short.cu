@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves short rows that are contiguous on both sides, whatever their phases. All threads of a thread block
- * share the cost of a row that does not depend on its bytes.
+/* Moves short rows that are contiguous on both sides, whatever their phases. The part of a row's cost that
+ * does not depend on its length is shared by all threads of a thread block.
  *
  *     source rows          shared memory                         destination
  *     at any phase   ->    the aligned 16 bytes around,    ->    aligned chunks of 16 bytes, shifted out;
@@ -9,7 +9,7 @@
  * A thread block moves one tile: a number of rows in the order of the destination. Each row has a slot in
  * shared memory. Rows that follow each other in the source are loaded together with the first of them, and
  * lie in shared memory as they do in the source. Apart from the source's rows, only the bytes between them
- * are read. A single move is launched as the only one of many.
+ * are read. For a single move, the launch has a list of one move.
  */
 #include "pad.cuh"
 #include "strided.cuh"
@@ -50,7 +50,7 @@ template <int E> DEVICE void take_chunk(uint64_t chunk, uint64_t low, uint64_t h
 			tile_write<type>(to + i, global_read((const type *)(chunk + i)));
 }
 
-/* Finds row `own` of the tile's `rows`, which is row `number` of its block. Returns the load that the row's
+/* Finds row `own` of a tile of `rows` rows. It is row `number` of its block. Returns the load that the row's
  * thread has to start. */
 template <int E>
 DEVICE short_load find_row(const strided_args &args, const list_place &block, uint64_t number, uint32_t own,

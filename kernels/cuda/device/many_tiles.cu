@@ -8,7 +8,7 @@
  * A row of the tile in shared memory is a row of the destination. It is written from where its aligned chunks
  * begin: a tile's part of a row starts up to a margin before the tile's own x, depending on the phase of the
  * row. Chunks are then whole everywhere but at the ends of the tensor's rows. The words of the next tile are
- * read while one tile is written. A single move is launched as the only one of many.
+ * read while one tile is written. For a single move, the launch has a list of one move.
  *
  * Axes: x is dimension 0, the destination's innermost; y is dimension 1, the source's innermost.
  */
@@ -55,8 +55,8 @@ struct tile {
 	uint64_t top;
 };
 
-/* Returns the tile with this number. If the list has no block there, the tile has neither rows nor
- * columns. */
+/* Returns the tile with this number. If the list has no block there, the tile has neither rows nor columns.
+ * `counts` is as in find_item. */
 template <int E> DEVICE tile tile_of(const many_move &move, uint64_t number, bool counts)
 {
 	const strided_args &args = move.move;
@@ -167,7 +167,7 @@ template <int E> DEVICE void tile_in_slowly(const strided_args &args, const tile
 		}
 }
 
-/* Returns a word whose bytes outside [low, high) are not read but 0. */
+/* Returns the word at `from`. Its bytes outside [low, high) are not read, but set to 0. */
 DEVICE uint32_t careful_word(uint64_t low, uint64_t high, uint64_t from)
 {
 	uint32_t word = 0;

@@ -49,7 +49,7 @@ template <bool PADDED> DEVICE bool find_index(const permute_args &args, const pe
 		return true;
 	if (args.mode == PAD_RULE_CONSTANT)
 		return false;
-	/* Most of a border is a single turn away, which takes no division. */
+	/* For most of a border the index turns only once at an end of the window, which takes no division. */
 	const uint32_t n = (uint32_t)axis.source, at = (uint32_t)i;
 	const uint32_t turned = args.mode == PAD_RULE_WRAP        ? (i < 0 ? at + n : at - n)
 	                        : args.mode == PAD_RULE_REFLECT   ? (i < 0 ? 0 - at : 2 * n - 2 - at)
@@ -257,7 +257,8 @@ template <int E> DEVICE void take_part(uint64_t chunk, uint64_t low, uint64_t hi
 			tile_write<type>(to + i, global_read((const type *)(chunk + i)));
 }
 
-/* Rounds a run outwards to the chunks that the TMA may load. */
+/* Rounds the run [from, end) outwards to whole chunks, but leaves out those that lie partly outside the
+ * readable memory, because the TMA may not load them. */
 DEVICE void clip_load(const permute_args &args, uint64_t &from, uint64_t &end)
 {
 	from &= ~UINT64_C(15);
@@ -316,8 +317,10 @@ DEVICE void load_runs(const permute_args &args, const permute_tile &t, unsigned 
 /* Values of E for the notes of PIECES and WORDS. For ELEMENTS, E is the size of an element. */
 enum { NOTES_OF_PIECES = 0, NOTES_OF_WORDS = -1 };
 
-/* Writes note i of the rows (permute_args.h). A row's first or last chunk is written in part if the row
- * begins or ends within a sector and no other tile writes that sector. */
+/* Writes note i of the rows (permute_args.h). The row begins `dst` bytes past the tile's lowest address and
+ * has `bytes` bytes; its first element is at offset `at` in the slots. `border` says whether all of it is
+ * border. A row's first or last chunk is written in part if the row begins or ends within a sector and no
+ * other tile writes that sector. */
 template <int E>
 DEVICE void write_note(const permute_args &args, const permute_tile &t, unsigned char *rows, uint32_t i,
                        uint32_t dst, uint32_t at, uint32_t bytes, bool border)

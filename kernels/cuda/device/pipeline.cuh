@@ -21,7 +21,8 @@ DEVICE uint32_t own_tiles(uint32_t tiles)
 	return tiles > blockIdx.x ? (tiles - blockIdx.x - 1) / gridDim.x + 1 : 0;
 }
 
-/* Splits the number of a tile into its indices; dimension 0 varies fastest. The grid is 1 beyond the rank. */
+/* Splits the number of a tile into its indices; dimension 0 varies fastest. `grid` must be 1 beyond the
+ * rank. */
 template <int RANK>
 DEVICE void tile_index(uint32_t number, const uint32_t (&grid)[RANK], uint32_t (&ret)[RANK])
 {

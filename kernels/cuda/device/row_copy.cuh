@@ -33,9 +33,10 @@ struct row_part {
 	int64_t last;
 };
 
-/* Copies chunk U of a lane's batch and those after it. All of them are read before any is written. Unless the
- * batch is FULL, it ends with the chunks that are left. `a` and `b` are defined wherever they are used:
- * registers that only some paths define would be held from the kernel's start, once for each caller. */
+/* Copies chunk U of a lane's batch and those after it. All of them are read before any is written. Unless it
+ * is FULL, the batch may end earlier: only chunks whose distance from the lane's first one is below `left`
+ * exist. `bits` is the part of the phase that is not whole words. `a` and `b` are defined wherever they are
+ * used: registers that only some paths define would be held from the kernel's start, once for each caller. */
 template <int E, int W, int STEP, bool FULL, int U = 0>
 DEVICE void copy_batch(const uint4 *from, uint4 *to, int left, uint32_t bits)
 {

@@ -13,7 +13,7 @@
 #include "kernels/nest/border.h"
 #include "tma.cuh"
 
-/* Returns a / b. Most numbers fit in 32 bits, where a division costs a fraction. */
+/* Returns a / b. Most numbers fit in 32 bits, and dividing those takes a fraction of the time. */
 DEVICE uint64_t divide(uint64_t a, uint64_t b)
 {
 	return (a | b) >> 32 ? a / b : (uint32_t)a / (uint32_t)b;

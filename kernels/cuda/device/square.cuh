@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transposes squares in the registers of one thread. A square has 16 / E rows of 16 bytes or, with W words,
- * of fewer. */
+/* Transposes squares in the registers of one thread. A square has 16 / E rows. A row has W words, which are
+ * at most 16 bytes. */
 #ifndef KERNELS_CUDA_DEVICE_SQUARE_CUH
 #define KERNELS_CUDA_DEVICE_SQUARE_CUH
 

@@ -3,7 +3,7 @@
  * flight and stores the tiles that have arrived.
  *
  * A thread block has COPY_STAGES tiles. While tile i is stored, tiles i + 1 to i + COPY_AHEAD arrive, and the
- * stores of tiles before i may still be reading.
+ * stores of the COPY_STAGES - COPY_AHEAD - 1 tiles before i may still be reading.
  */
 #ifndef KERNELS_CUDA_DEVICE_TILE_COPY_CUH
 #define KERNELS_CUDA_DEVICE_TILE_COPY_CUH
@@ -14,8 +14,8 @@
 namespace
 {
 
-/* Loads and stores the tiles of this thread block. The stage of tile i + COPY_AHEAD is free once the store
- * before the last one has read its tile. */
+/* Loads and stores the tiles of this thread block. The stage of tile i + COPY_AHEAD is free once the tile
+ * that had it before, i + COPY_AHEAD - COPY_STAGES, has been read by its store. */
 template <typename WALK> DEVICE void copy_tiles(tile_ring<COPY_STAGES> &ring, WALK &walk, uint32_t tiles)
 {
 	for (uint32_t i = 0; i < COPY_AHEAD && i < tiles; i++)

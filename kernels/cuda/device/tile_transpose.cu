@@ -17,8 +17,9 @@
  * A uint4's .x .y .z .w are its four words and no axes.
  *
  * The swizzle (chunk c of row x lies in column c ^ (x & 7)) spreads the reads of a warp over the banks. A
- * warp reads 2 chunks of 16 squares, so that its 16-byte writes fill 256 bytes of one row. Writing whole
- * lines matters more than reading without bank conflicts (tests/bench/EXPERIMENTS.md).
+ * warp takes 16 squares that are neighbours along x in each of 2 columns of chunks, so that its 16-byte
+ * writes fill 256 bytes of a row. Writing whole lines matters more than reading without bank conflicts
+ * (tests/bench/EXPERIMENTS.md).
  */
 #include "pipeline.cuh"
 #include "square.cuh"
@@ -54,8 +55,8 @@ struct tile_place {
 	uint32_t at[ARGS_GRID_RANK];
 };
 
-/* Rasters a plane: numbers its tiles in strips of WIDTH tiles along dimension 1; each strip advances along
- * dimension 0. */
+/* Changes the order of the tiles along dimensions 0 and 1: the plane is divided into strips of WIDTH tiles
+ * along dimension 1, and the tiles of a strip are numbered row by row along dimension 0. */
 template <int WIDTH>
 DEVICE void raster_index(const uint32_t (&grid)[ARGS_GRID_RANK], uint32_t (&at)[ARGS_GRID_RANK])
 {

@@ -108,7 +108,7 @@ DEVICE uint32_t cluster_rank()
  * no extra time. But blocks that start too early take room from others and leave the multiprocessors unevenly
  * busy. Only the kernels for tiles of many axes therefore call it, when their loads have arrived. Every
  * thread that touches global memory calls grid_wait first. So a grid never ends before those ahead of it, and
- * waiting for one grid means waiting for all of them.
+ * whoever waits for one grid waits for all before it too.
  */
 
 /* Allows the next grid's thread blocks to start where there is room, once all blocks of this grid have called
@@ -132,8 +132,8 @@ DEVICE void barrier_init(barrier *b, uint32_t arrivals)
 	             : "memory");
 }
 
-/* Makes the initialised barriers visible to the TMA and the cluster. The thread that initialised them calls
- * it after the last barrier_init, and a __syncthreads() or a cluster barrier follows. */
+/* Makes the initialised barriers visible to the TMA and the cluster. The thread that initialised them must
+ * call it after the last barrier_init, and a __syncthreads() or a cluster barrier must follow. */
 DEVICE void barrier_init_fence()
 {
 	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -150,7 +150,8 @@ DEVICE void barrier_arrive(barrier *b)
 	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
 
-/* Arrives, and makes the phase wait for this many more bytes. It has to precede the loads that bring them. */
+/* Arrives, and makes the phase wait for this many more bytes. The loads that bring them must come after this
+ * call. */
 DEVICE void barrier_arrive_expect(barrier *b, uint32_t bytes)
 {
 	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)),
@@ -237,7 +238,7 @@ DEVICE void load_tile(void *tile, const CUtensorMap *map, uint32_t rank, const i
 	}
 }
 
-/* Copies bytes from global to shared memory. The size and both addresses are multiples of 16. */
+/* Copies bytes from global to shared memory. The size and both addresses must be multiples of 16. */
 DEVICE void load_bulk(void *to, const void *from, uint32_t bytes, barrier *b)
 {
 	asm volatile(
@@ -370,8 +371,8 @@ DEVICE uint32_t warp_max(uint32_t value)
 	return __reduce_max_sync(~0u, value);
 }
 
-/* Returns the largest value of the 2^bits lanes that begin at a multiple of that number. All lanes of the
- * warp must call it. */
+/* Returns the largest value of the lane's group; groups are 2^bits consecutive lanes that begin at a multiple
+ * of 2^bits. All lanes of the warp must call it. */
 DEVICE uint32_t group_max(uint32_t value, uint32_t bits)
 {
 #pragma unroll 1
@@ -380,7 +381,7 @@ DEVICE uint32_t group_max(uint32_t value, uint32_t bits)
 	return value;
 }
 
-/* Returns the larger half of a and b, for each of the two 16-bit halves. */
+/* Returns two 16-bit halves, each of which is the larger one of the same halves of a and b. */
 DEVICE uint32_t pair_max(uint32_t a, uint32_t b)
 {
 	return __vmaxu2(a, b);
@@ -398,7 +399,7 @@ DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)
 	return __byte_perm(a, b, selector);
 }
 
-/* These return a * b or a + b, rounded by itself whatever operation follows. */
+/* These return a * b or a + b. The result is rounded before the next operation: the two are never fused. */
 DEVICE float multiply_rounded(float a, float b)
 {
 	return __fmul_rn(a, b);
