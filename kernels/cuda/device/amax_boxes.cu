@@ -78,7 +78,8 @@ DEVICE uint32_t element_bits(const convert_args &move, const convert_place &plac
 	return (uint32_t)read_bits(place.src, move.from_bytes, move.from_unit);
 }
 
-/* Finds the magnitude of each team's box. `own` is the team's word in shared memory, which gets it. */
+/* Finds the largest magnitude of each team's box, and stores it in `own`, the team's word in shared
+ * memory. */
 DEVICE void reduce_box(const amax_args &args, const amax_box &box, unsigned char *own)
 {
 	uint32_t largest = 0;

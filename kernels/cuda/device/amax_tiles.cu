@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts by scales that it computes: tiles of two dimensions. Their elements stay in shared memory while
- * the largest magnitude of each scaling block is found. A tile has whole scaling blocks or, with two passes,
- * a part of one. Its rows in shared memory lie along dimension 1 or, if both sides are contiguous along
- * dimension 0, along that. */
+/* Converts tiles of two dimensions by scales that it computes. The elements of a tile stay in shared memory
+ * while the largest magnitude of each scaling block is found. A tile has whole scaling blocks or, with two
+ * passes, a part of one. Its rows in shared memory lie along dimension 1 or, if both sides are contiguous
+ * along dimension 0, along that. */
 #include "amax_tile.cuh"
 
 namespace
@@ -66,8 +66,8 @@ template <int S> DEVICE uint32_t find_largest(const unsigned char *shared, uint3
 	return warp_max(largest);
 }
 
-/* Finds the magnitudes of the tile's scaling blocks. Each warp reduces runs of rows; several warps may have
- * runs of the same scaling block. */
+/* Finds the magnitudes of the tile's scaling blocks. Each warp reduces runs, which are parts of rows of at
+ * most AMAX_RUN elements. Several warps may have runs of the same scaling block. */
 template <int S>
 DEVICE void reduce_tile(const amax_args &args, const amax_tile &tile, unsigned char *blocks,
                         const unsigned char *shared)

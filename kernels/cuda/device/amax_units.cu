@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts by scales that it computes: tiles of rows that are contiguous and aligned on both sides. A unit is
- * 16 bytes of the source and lies in one scaling block. Units stay in registers while the largest magnitude
- * of each scaling block is found. */
+/* Converts tiles by scales that it computes. Rows are contiguous and aligned on both sides. A unit is 16
+ * bytes of the source and lies in one scaling block. Units stay in registers while the largest magnitude of
+ * each scaling block is found. */
 #include "amax_tile.cuh"
 
 namespace

@@ -341,8 +341,9 @@ struct amax_args {
 	uint32_t blocks_x; /* tiles: maximum number of scaling blocks of a tile along dimension 0 */
 	/* Tiles: bytes of shared memory for the scaling blocks, which precede the rows. */
 	uint32_t shared_blocks;
-	struct divisor by_runs;  /* tiles: divides by the runs that warps reduce in a row in shared memory */
-	struct divisor by_run;   /* the same for a scaling block's part of a row */
+	/* Tiles: divides by the runs of a row in shared memory; a warp reduces one run at a time. */
+	struct divisor by_runs;
+	struct divisor by_run;   /* tiles: divides by the runs of one scaling block's part of a row */
 	struct divisor by_parts; /* boxes: divides by the parts of a scaling block */
 	/* Divides by the tiles of a scaling block along dimensions 0 and 1; 1 if the block is no longer than
 	 * a tile. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies the blocks of a list that are not one run of bytes, by the TMA. The tensor maps count blocks and, if
- * there are several, layers as further dimensions.
+/* Copies, by the TMA, the blocks of a list, each of which consists of more than one run of bytes. The tensor
+ * maps count blocks and, if there are several, layers as further dimensions.
  *
  * The block of a tile and the tile's place are looked up once, when the tile is loaded, and noted in shared
- * memory for the store. Others may change the list in between.
+ * memory for the store. The list may change in between, because clients can write to it.
  */
 #include "many.cuh"
 #include "tile_copy.cuh"

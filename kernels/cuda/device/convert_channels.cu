@@ -94,8 +94,8 @@ DEVICE chunk_operands operands_of(const convert_args &args, const pixel_chunk &a
 		 at.place.bias + (uint64_t)(y * args.dim[1].bias), 0, 0 };
 }
 
-/* Converts as many channels, beginning with `first`, as there are lanes for. Returns a mask of the channels
- * that it has not written. */
+/* Converts AT_ONCE channels, beginning with `first`. Returns a mask of the channels that it has not
+ * written. */
 template <int D, int CHANNELS, int AT_ONCE>
 DEVICE uint32_t convert_channels(const convert_args &args, const pixel_chunk &at, const uint32_t *pixels,
                                  int first)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts by chunks of 16 bytes of the destination, each of which one thread writes at once (rows.cuh).
- * The destination is contiguous along dimension 0. If the source is as well, a chunk's elements are read
+/* Converts by chunks of 16 bytes of the destination. One thread writes a chunk at once (rows.cuh). The
+ * destination is contiguous along dimension 0. If the source is as well, a chunk's elements are read
  * together, whatever their phase. Chunks that belong to a row only in part are converted element by
  * element. */
 #include "convert_chunk.cuh"

@@ -12,7 +12,7 @@ struct converted_element {
 	bool is_read;
 };
 
-/* Finds an element and reads it. If `counts` is set, the element belongs to this thread (find_item). */
+/* Finds an element and reads it. `counts` is as in find_item. */
 DEVICE converted_element find_element(const convert_args &args, uint64_t number, bool counts)
 {
 	list_place block;

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# What ptxas -v says of each kernel, for each of the targets (-v targets="sm_90a ..."), as one table. Fails when a
-# kernel spills registers, when a target lacks one that another has, and when nothing was compiled. warps: how many its
-# registers allow in a multiprocessor at once, of 64; shared memory that is asked for at the launch may allow fewer.
+# Prints what ptxas -v says of each kernel, for each of the targets (-v targets="sm_90a ..."), as one table. Fails when
+# a kernel spills registers, when a target lacks a kernel that another has, or when nothing was compiled. Column "warps"
+# is the number of warps, at most 64, for which a multiprocessor has registers. Shared memory may allow fewer.
 
 BEGIN { n_targets = split(targets, target_of, " ") }
 
-# before(" registers", $0): the number in front of it, 0 when it is not there.
+# Returns the number that precedes the words in a line, as in before(" registers", $0); 0 if there is none.
 function before(words, line)
 {
 	return match(line, "[0-9]+" words) ? substr(line, RSTART, RLENGTH) + 0 : 0
 }
 
-# Registers are given out by 256 for a warp, of the 65536 that a multiprocessor has.
+# Returns how many warps have enough registers. A multiprocessor has 65536; a warp gets a multiple of 256 of them.
 function warps(registers)
 {
 	registers = int((registers + 7) / 8) * 8 * 32
@@ -29,7 +29,7 @@ function warps(registers)
 	next
 }
 
-# Also of functions that it calls.
+# There is also such a line for each function that the kernel calls.
 /bytes spill stores/ {
 	spilled[kernel, target] += before(" bytes spill stores", $0) + before(" bytes spill loads", $0)
 	stack[kernel, target] += before(" bytes stack frame", $0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Moves wide elements one by one, whatever the strides. Neighbouring lanes write neighbouring elements of the
- * destination, and so do consecutive rounds of a thread block. The elements that a line of the source has for
- * them are therefore still in the multiprocessor's cache when they are read. */
+ * destination, and so do consecutive rounds of a thread block. If they read several elements of one line of
+ * the source, that line is therefore still in the multiprocessor's cache after the first read. */
 #include "strided.cuh"
 
 namespace
 {
 
-/* The number of dimensions whose arguments are at constant addresses. */
+/* The number of dimensions whose loop is unrolled, so that their arguments are at constant addresses. */
 constexpr uint32_t unrolled = 4;
 
 template <typename VISIT>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies tensors that are contiguous along the same innermost dimension on both sides. The TMA moves the
  * tiles in and out, and no thread touches a byte. A load returns zeros for what lies outside the source,
- * which makes zero pads; crops are shifted coordinates. */
+ * which makes zero pads. A crop only shifts the coordinates of the loads. */
 #include "tile_copy.cuh"
 
 KERNEL(WARP_THREADS, 1) tile_copy(const GRID_CONSTANT struct tile_copy_args args)

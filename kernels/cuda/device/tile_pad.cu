@@ -4,8 +4,9 @@
  *
  *     load: the window's part of a tile, zeros around it  ->  patch: the border's elements  ->  store
  *
- * One thread loads and stores as in tile_copy, and PAD_THREADS others patch. Along a dimension of which a
- * tile has a single index, the tile is not patched but loaded from the place that its index maps to.
+ * One thread loads and stores as in tile_copy, and PAD_THREADS others patch. In modes other than constant, a
+ * tile is not patched along a dimension of which it has a single index, but loaded from the source index that
+ * this one maps to.
  */
 #include "pad.cuh"
 #include "strided.cuh"

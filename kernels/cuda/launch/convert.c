@@ -175,7 +175,8 @@ static void args_init(struct convert_args *ret, const struct transform *transfor
 		set_tiles(ret, &tma->convert);
 }
 
-/* Returns the kernel for elements of these sizes. `first` is the first of the family's kernels. */
+/* Returns the kernel for elements of the sizes in args. `first` is the kernel for elements of one byte on
+ * both sides, which the others of its kind follow. */
 static uint32_t by_elements(enum kernel_id first, const struct convert_args *args)
 {
 	return (uint32_t)first + 3 * (uint32_t)__builtin_ctz(args->from_bytes) +
@@ -210,7 +211,8 @@ static bool operands_are_constant(const struct convert_args *args)
 	return true;
 }
 
-/* Makes a conversion by chunks one by units, if possible. The slots are then units. */
+/* Turns a conversion by chunks into one by units, whose slots are units. Returns false if that is not
+ * possible. */
 static bool try_units(struct convert_args *args, const struct tma_route_plan *tma,
                       const struct engine_blocks *blocks)
 {
@@ -239,7 +241,8 @@ static bool fills(int64_t n, uint32_t part)
 	return n % part == 0 || n >= 8 * part;
 }
 
-/* Makes a conversion by tiles one without shared memory, if possible. */
+/* Turns a conversion by tiles into one that needs no shared memory (convert_turned). Returns false if that is
+ * not possible. */
 static bool try_turned(struct convert_args *args, const struct engine_blocks *blocks)
 {
 	const uint32_t from = args->from_bytes, to = args->to_bytes, piece = TURNED_BYTES(from, to);
@@ -292,8 +295,8 @@ static void set_amax_dims(struct amax_args *args, const struct tma_route_plan *t
 	}
 }
 
-/* Sets the tiles along dimension d, which is 0 or 1. Returns the number of scaling blocks of a tile along
- * it. */
+/* Sets the tiles along dimension d, which is 0 or 1; a tile has `tile` elements along it. Returns the number
+ * of scaling blocks of a tile along it. */
 static uint32_t set_amax_tile(struct amax_args *args, const struct tma_route_plan *tma, uint32_t d,
                               uint32_t tile)
 {
@@ -405,8 +408,8 @@ static struct shape shape_of(const struct convert_args *args, enum tma_convert_h
 	return shape;
 }
 
-/* Returns whether the rows of a tile consist of units each of which lies in one scaling block. The last unit
- * of a row may be incomplete. */
+/* Returns whether amax_units can do the conversion. For that, the rows of a tile must consist of aligned
+ * units, and each unit must lie in one scaling block. The last unit of a row may be incomplete. */
 static bool takes_amax_units(const struct amax_args *args, const struct tma_convert *convert)
 {
 	const struct convert_args *move = &args->move;
@@ -420,8 +423,9 @@ static bool takes_amax_units(const struct amax_args *args, const struct tma_conv
 	       rows_are_aligned(move, NULL, n * move->to_bytes, n * move->from_bytes, 0);
 }
 
-/* Returns the binary logarithm of the largest power of two of consecutive units of a row that lie in one
- * scaling block, wherever a tile begins. */
+/* Returns amax_args.group for tiles whose rows have `row` units of n elements: the binary logarithm of a
+ * number of consecutive units that lie in one scaling block, wherever a tile begins. It is at most that of a
+ * warp's threads. */
 static uint32_t group_of(const struct tma_convert *convert, uint32_t row, uint32_t n)
 {
 	const uint64_t block = (uint64_t)convert->amax.block[0];

@@ -72,9 +72,9 @@ static CUlaunchAttribute start_early(void)
 		                    .value.programmaticStreamSerializationAllowed = 1 };
 }
 
-/* Returns the attribute by which accesses to the launcher's passing memory are the first to be evicted from
- * the L2. The window must be smaller than the maximum that the device reports: with the maximum it has no
- * effect (tests/bench/EXPERIMENTS.md). */
+/* Returns the attribute by which data of the launcher's passing memory is the first to be evicted from the
+ * L2. The window must be smaller than the maximum that the device reports: with the maximum it has no effect
+ * (tests/bench/EXPERIMENTS.md). */
 static CUlaunchAttribute let_pass(const struct launcher *launcher)
 {
 	const uint64_t most = launcher->device->window_bytes / 2, bytes = launcher->passing.bytes;

@@ -85,14 +85,15 @@ struct launcher {
 
 	/* Set for each job by launcher_set_job and, where a job is moved in rounds, for each round. */
 	uint32_t multiprocessors; /* maximum multiprocessors that a launch occupies; 0: all */
+	/* Memory that each launch accesses only once. It should not displace other data in the L2. */
 	struct {
 		uint64_t start;
 		uint64_t bytes; /* 0: there is no such memory */
-	} passing;              /* memory that each launch accesses only once, to keep out of the L2 */
+	} passing;
 };
 
-/* Prepares for the launches of one job, which may occupy this many multiprocessors, or all if that is 0. No
- * memory is marked as passing. */
+/* Prepares for the launches of one job, which may occupy this many multiprocessors, or all if that is 0.
+ * Afterwards no memory is marked as passing. */
 static inline void launcher_set_job(struct launcher *launcher, uint32_t multiprocessors)
 {
 	launcher->multiprocessors = multiprocessors;
@@ -166,9 +167,9 @@ int launch_convert(struct launcher *launcher, CUstream stream, const struct tran
 /* Moves one block for each entry of the list in each layer: by one launch, and a second one for a border that
  * the first does not write. The caller has filled in list except for by_slots. dst and src are the addresses
  * of elements [0, ..., 0] of block 0 of layer 0. The plan must be the one that cuda_plan_of_list made for
- * these blocks; operands is as in launch_transform. If list->index is 0, which enclosed_entry_bytes must
- * allow, the list travels in the launch's arguments, and the function adds the entries that it passes over to
- * the counts in *blocks. Returns 0 or an error. */
+ * these blocks; operands is as in launch_transform. If list->index is 0, the list is enclosed in the launch's
+ * arguments, which enclosed_entry_bytes must allow. The function then adds the numbers of entries that name
+ * no block to the counts in *blocks. Returns 0 or an error. */
 int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
                   const struct plan *plan, uint64_t dst, uint64_t src,
                   const struct convert_operands *operands, struct engine_blocks *blocks,
@@ -204,7 +205,7 @@ int launch_runs(struct launcher *launcher, CUstream stream, uint64_t entries, ui
 
 /* ---- Enclosed lists ------------------------------------------------------------------------------------ */
 
-/* An index list may travel in a launch's arguments ("enclosed"), so that it needs no memory on the device.
+/* An index list may be part of a launch's arguments ("enclosed"), so that it needs no memory on the device.
  * Returns the bytes of an entry in the arguments, 2 or 4. Returns 0 if the list cannot be enclosed: it is in
  * a region or too long, its entries are pairs, the plan has no kernel specific to lists, or offsets of layers
  * have to be sent to device memory anyway. */
@@ -213,8 +214,8 @@ uint32_t enclosed_entry_bytes(const struct plan *plan, const struct engine_block
 /* Returns whether the list fits the kernel with the smaller arguments. */
 bool enclosed_is_short(const struct engine_blocks *blocks, uint32_t entry_bytes);
 
-/* Writes the entries to `to`, padded to a multiple of 32, and adds the entries that are passed over to the
- * counts in *blocks. An entry that is passed over is written with all bits set. */
+/* Writes the entries to `to`, padded to a multiple of 32, and adds the numbers of entries that name no block
+ * to the counts in *blocks (passed and beyond). Such an entry is written with all bits set. */
 void enclosed_write(struct engine_blocks *blocks, uint32_t entry_bytes, void *to);
 
 /* ---- For strategies: dst and src are addresses at which the window begins ---------------------------- */

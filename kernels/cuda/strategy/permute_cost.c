@@ -10,11 +10,11 @@
 #define MULTIPROCESSOR_SHARED (227 * 1024)
 /* Bytes of shared memory that the driver reserves for each thread block. */
 #define BLOCK_RESERVED 1024
-/* maximum number of wavefronts for a warp's chunks that costs no extra time */
+/* Maximum number of wavefronts for a warp's chunks that costs no extra time. */
 #define FEW_WAVEFRONTS   24
 #define ENOUGH_IN_FLIGHT 100000.0 /* bytes in flight in a multiprocessor */
 #define FEW_IN_FLIGHT    45000.0  /* with fewer, other thread blocks cannot hide a tile's load latency */
-#define STARVED          2.0
+#define STARVED          2.0      /* weight of the squared relative shortfall from FEW_IN_FLIGHT */
 /* Work on the table, for each chunk, that is hidden because the loads are in flight meanwhile. */
 #define HIDDEN_TABLE 3.0
 #define GAPS         0.45 /* weight of the bytes of gaps that are loaded for each byte that is needed */

@@ -13,6 +13,7 @@
 #include "permute_args.h"
 #include "plan.h"
 
+/* Bytes of a chunk, of a sector of the L2 and of a cache line. */
 #define CHUNK              16
 #define SECTOR             32
 #define LINE               128

@@ -345,7 +345,7 @@ static void count_lines(struct permute_work *work)
 #define LONGEST_TABLE 16000 /* maximum entries of a table where rows cannot be cut */
 #define LEAST_PIECE   16    /* bytes */
 #define MOST_IDLE     8     /* in groups of two words, at most one row in this many may be missing */
-/* bytes; slot_lead is a multiple of it, because slots may keep a phase within a line */
+/* Bytes. slot_lead is a multiple of it, because slots may keep a phase within a line. */
 #define SLOT_LEAD 128
 
 /* ---- Where rows end ------------------------------------------------------------------------------------ */
