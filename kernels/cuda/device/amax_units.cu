@@ -215,7 +215,8 @@ template <int S, int D> DEVICE void convert_amax_units(const amax_args &args)
 
 } // namespace
 
-/* A thread block has as many threads as a tile has units for; with the maximum, each has 64 registers. */
+/* A thread block has as many threads as the units of a tile need. With the maximum number of threads, each
+ * has 64 registers. */
 #define AMAX_UNITS_OF(s, d)                                             \
 	KERNEL(AMAX_UNITS_THREADS, 1)                                   \
 	amax_units_##s##_##d(const GRID_CONSTANT struct amax_args args) \

@@ -22,9 +22,10 @@
 #include "kernels/nest/border.h"
 #include "kernels/transform/amax_scale.h"
 
-/* Arguments of tile_copy. The grid has grid[d] tiles along dimension d. The tile at index[d] is loaded from
- * index * load_step + load_shift and stored to index * store_step + store_shift. A broadcast dimension has
- * one tile in the grid, which is stored repeat[d] times at consecutive indices. */
+/* Arguments of tile_copy. The grid has grid[d] tiles along dimension d. A tile with index[d] along each
+ * dimension is loaded from the coordinates index * load_step + load_shift and stored to index * store_step +
+ * store_shift. A broadcast dimension has one tile in the grid, which is stored repeat[d] times at consecutive
+ * indices. */
 struct tile_copy_args {
 	CUtensorMap load;
 	CUtensorMap store;
@@ -41,8 +42,8 @@ struct tile_copy_args {
 	int32_t store_shift[ARGS_MAP_RANK];
 };
 
-/* Arguments of tile_pad, for a border that is not zero. box and dim describe the window as the kernel counts
- * it; beyond the rank they have one index. */
+/* Arguments of tile_pad, for a border that is not zero. box is the extent of a tile and dim describes the
+ * dimensions, both in the kernel's elements. Beyond the rank, both have one index. */
 struct tile_pad_args {
 	struct tile_copy_args copy;
 	uint64_t src;
@@ -109,7 +110,7 @@ struct strided_args {
 	uint32_t mode;  /* rows, short: enum pad_mode */
 	uint32_t rows;  /* short: rows of a tile */
 	uint32_t pitch; /* short: bytes from one row to the next in shared memory */
-	/* Elements: number of slots before the first element, so that warps write whole lines. */
+	/* Elements: number of unused slots before the first element, so that warps write whole lines. */
 	uint32_t lead;
 	/* Short: rows of the source follow each other along dimension 1, at most `pitch` bytes apart. */
 	uint32_t follow;

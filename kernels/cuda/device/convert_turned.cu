@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts tiles whose rows lie along dimension 1 in the source and along dimension 0 in the destination,
- * both aligned. A thread reads pieces of neighbouring rows of the source, and writes a chunk of each row of
- * the destination that these contain elements of. This turns the tile without extra work, because a
+ * both aligned. A thread reads pieces of neighbouring rows of the source. It writes one chunk of each row of
+ * the destination whose elements are in these pieces. This turns the tile without extra work, because a
  * conversion takes each element out of its word anyway. Scale and bias are the same along dimension 0. */
 #include "convert_tile.cuh"
 

@@ -9,7 +9,7 @@
  * A thread block moves one tile: a number of rows in the order of the destination. Each row has a slot in
  * shared memory. Rows that follow each other in the source are loaded together with the first of them, and
  * lie in shared memory as they do in the source. Apart from the source's rows, only the bytes between them
- * are read. For a single move, the launch has a list of one move.
+ * are read. A single move is launched with the same kernel, as the only move of the launch.
  */
 #include "pad.cuh"
 #include "strided.cuh"

@@ -8,7 +8,8 @@
  * A row of the tile in shared memory is a row of the destination. It is written from where its aligned chunks
  * begin: a tile's part of a row starts up to a margin before the tile's own x, depending on the phase of the
  * row. Chunks are then whole everywhere but at the ends of the tensor's rows. The words of the next tile are
- * read while one tile is written. For a single move, the launch has a list of one move.
+ * read while one tile is written. A single move is launched with the same kernel, as the only move of the
+ * launch.
  *
  * Axes: x is dimension 0, the destination's innermost; y is dimension 1, the source's innermost.
  */

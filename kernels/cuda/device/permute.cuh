@@ -19,7 +19,7 @@
  * from_src are the lowest indices of the source that the tile reads along a split dimension that is
  * padded. */
 struct permute_tile {
-	uint64_t dst; /* address of the destination's element at the first index; src: of the source's */
+	uint64_t dst; /* address of the destination's element at the first index; src: that of the source's */
 	uint64_t src;
 	uint32_t n_dst; /* number of indices along the split dimensions */
 	uint32_t n_src;
@@ -38,8 +38,8 @@ struct permute_tile {
 	bool outside; /* the whole tile is border */
 };
 
-/* Replaces an index of the destination by the source's. Returns false if there is none, because the index is
- * border. */
+/* Replaces an index of the destination by the index of the source that it reads. Returns false if there is
+ * none, because the index is border. */
 template <bool PADDED> DEVICE bool find_index(const permute_args &args, const permute_axis &axis, int &i)
 {
 	if (!PADDED)

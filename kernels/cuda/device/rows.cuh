@@ -29,8 +29,8 @@ struct row_chunk {
 	bool whole;
 };
 
-/* Returns the chunk at address `start` of the row at address `row`. row_bytes and row are multiples of E. If
- * the row has no element in the chunk, first >= last. */
+/* Returns the chunk at address `start` of the row at address `row`. row_bytes and row must be multiples of E.
+ * If the row has no element in the chunk, first >= last. */
 template <int E> DEVICE row_chunk chunk_from(uint64_t row, uint64_t row_bytes, uint64_t start)
 {
 	row_chunk c;

@@ -11,7 +11,8 @@
 namespace
 {
 
-/* A row of the destination, and the source's row, which begins at its window. */
+/* The address of a row of the destination, and that of the source's row, which is read from the start of the
+ * window on. */
 struct row_place {
 	uint64_t dst;
 	uint64_t src;
@@ -141,8 +142,9 @@ DEVICE void copy_rest(const strided_args &args, const row_place &place, uint32_t
 	copy_elements<E, MODES>(args, place, rotation, first, last);
 }
 
-/* Copies a warp's chunks with the words of their phase as a constant. Both sides are aligned to an element,
- * so the phase is a multiple of E, and wide elements need few of the variants. */
+/* Copies a warp's chunks by the variant of copy_chunks for the number of whole words in their phase. Both
+ * sides are aligned to an element, so the phase is a multiple of E, and wide elements need only few
+ * variants. */
 template <int E, int STEP> DEVICE void copy_part(const row_part &part)
 {
 	if (E == 16 || part.phase == 0)

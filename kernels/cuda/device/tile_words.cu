@@ -235,7 +235,7 @@ DEVICE void write_groups(const permute_args &args, const permute_tile &t, const 
 	const uint64_t base = t.dst & ~UINT64_C(31);
 
 	for (uint32_t i = threadIdx.x / 32 * step; i < items; i += PERMUTE_THREADS / 32 * step) {
-		/* Wraps past the last chunk for lanes before the first. */
+		/* For lanes before the first chunk, this wraps around to a number past the last chunk. */
 		const uint32_t own = i + lane - helpers;
 		const bool is_new = lane >= helpers && own < items;
 		const uint32_t item = own < items ? own : 0, column = item >> side;

@@ -420,8 +420,9 @@ DEVICE double add_rounded(double a, double b)
 	return __dadd_rn(a, b);
 }
 
-/* These return two numbers, neither of which is NaN, as small ones with a in the low half and b in the high
- * half. They round to nearest even and clamp to finite values unless CLAMPS is false. */
+/* These convert two numbers, neither of which may be NaN, to a smaller type, and return them with a in the
+ * low half and b in the high half. They round to nearest even and clamp to finite values unless CLAMPS is
+ * false. */
 DEVICE uint32_t e4m3_pair(float a, float b)
 {
 	uint16_t pair;

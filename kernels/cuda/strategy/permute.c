@@ -119,8 +119,8 @@ uint64_t permute_align(const struct loop_nest *nest, const struct permute_chain 
 
 /* ---- Boxes --------------------------------------------------------------------------------------------- */
 
-/* Returns how many indices of a dimension a box takes if it needs `need`: all of them, or a part that divides
- * the dimension evenly. */
+/* Returns how many of a dimension's n indices a box takes if it needs about `need`: all of them, or a part of
+ * which a whole number of tiles just covers the dimension. */
 static uint64_t part_along(uint64_t n, uint64_t need)
 {
 	return n < need + need / 2 ? n : divide_up_u64(n, divide_up_u64(n, need));
@@ -184,7 +184,7 @@ static bool extend_stack(struct permute_box *box, const struct loop_nest *nest, 
 /* A box that looks good, and one way to move it. */
 struct candidate {
 	enum permute_how how;
-	int src_dims; /* maximum number of dimensions of a run */
+	int src_dims; /* maximum number of dimensions of a run of the source; dst_dims: of the destination */
 	int dst_dims;
 	struct permute_sketch sketch;
 	struct permute_box box;

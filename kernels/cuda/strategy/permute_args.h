@@ -14,10 +14,10 @@
  *     or by threads          the source's phase          by a table of offsets
  *
  * A "load" is one run of the source; there is one for each index of the dimensions that only the
- * destination's runs span. It is stored in a "slot" of shared memory at the same phase, which is its address
- * modulo 16. A "row" is one run of the destination; there is one for each index of the dimensions that only
- * the source's runs span. To keep the table of a row short, a run may be cut within a dimension that both
- * runs span; each part is then a row.
+ * destination's runs span. It is stored in a "slot" of shared memory at the same phase as in the source. The
+ * phase is the address modulo 16. A "row" is one run of the destination; there is one for each index of the
+ * dimensions that only the source's runs span. To keep the table of a row short, a run may be cut within a
+ * dimension that both runs span; each part is then a row.
  */
 #ifndef KERNELS_CUDA_STRATEGY_PERMUTE_ARGS_H
 #define KERNELS_CUDA_STRATEGY_PERMUTE_ARGS_H

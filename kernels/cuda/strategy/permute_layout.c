@@ -13,7 +13,7 @@
 
 #include "proto/arithmetic.h"
 
-#define FEW_CHUNKS 8 /* chunks of a row */
+#define FEW_CHUNKS 8 /* chunks of a row to which one more may be added at little cost */
 
 /* ---- Slots --------------------------------------------------------------------------------------------- */
 
@@ -212,7 +212,7 @@ void permute_lay_out(struct permute_tile *tile)
 #define MOST_ENTRIES  16 /* entries of a chunk */
 /* Entries of each chunk that are sampled while arrangements are compared. */
 #define FEW_SAMPLES 1
-/* The same for the best arrangements; three where the entries do not divide evenly. */
+/* The same for the best arrangements. Three are sampled where the entries do not divide evenly. */
 #define MORE_SAMPLES 2
 /* First lane of the warp that is sampled besides the first warp. */
 #define SECOND_WARP (5 * WARP_THREADS)

@@ -254,13 +254,13 @@ static void try_window(struct plan *plan, const struct loop_nest *nest, const st
 	take_cheaper(plan, &other, nest, nest->rank, mode, list);
 }
 
-/* Maximum share of the destination that a separate fill writes. Where rows of the border and of the window
- * meet, sectors are written twice. */
+/* Maximum share of the destination for which tiles of many axes with a separate fill are tried. Where rows of
+ * the border and of the window meet, sectors are written twice. */
 #define MOST_FILL 0.0625
 
-/* Tries this strategy for the window of the `outer` outermost dimensions, with a fill for their border. Rows
- * of tiles of many axes cannot end within a padded dimension. It is therefore best to leave the border to the
- * fill, however long that dimension is. */
+/* Tries this strategy for the window of the `outer` outermost dimensions, with a fill for their border. That
+ * suits tiles of many axes: their rows cannot end within a padded dimension, however long it is, but they can
+ * once its border is left to the fill. */
 static void try_instead(struct plan *plan, enum strategy_id id, const struct loop_nest *nest, int outer,
                         const struct plan_facts *facts, enum pad_mode mode, struct alternatives *list)
 {

@@ -131,7 +131,7 @@ void tma_shrink(struct loop_nest *nest, int outer, uint32_t align, enum pad_mode
 void tma_set_border(struct plan *plan, const struct loop_nest *nest, int outer, enum pad_mode mode);
 
 /* Returns the time of a byte of the destination, border included, relative to the time that a copy takes for
- * it. If the plan has a border of its own, that is the border of the `outer` outermost dimensions. */
+ * it. If a second launch writes the plan's border, it must be that of the `outer` outermost dimensions. */
 double tma_cost(const struct plan *plan, const struct loop_nest *nest, int outer, enum pad_mode mode);
 
 /* ---- What they share --------------------------------------------------------------------------------- */

@@ -126,8 +126,8 @@
 #define CONVERT_UNIT(from, to)  (16 / ((from) > (to) ? (from) : (to)))
 #define CONVERT_UNITS(from, to) (CONVERT_UNIT(from, to) == 16 ? 2 : 4)
 
-/* convert_turned_*: bytes that a thread reads of each of its source rows, of which it takes as many as a
- * chunk of the destination has elements; and the elements of a tile in both directions. */
+/* convert_turned_*: bytes that a thread reads of each of its source rows, and elements of a tile in both
+ * directions. A thread takes as many source rows as a chunk of the destination has elements. */
 #define TURNED_BYTES(from, to) ((to) == 1 ? 8 : 16)
 #define TURNED_X(to)           (16 * 16 / (to))
 #define TURNED_Y(from, to)     (16 * TURNED_BYTES(from, to) / (from))
