@@ -235,7 +235,7 @@ static struct shape units_shape_of(const struct convert_args *args)
 		               .threads = ROWS_THREADS };
 }
 
-/* Returns whether all or most of n elements are in whole parts. */
+/* Returns whether all or most of n elements are in whole parts of `part` elements. */
 static bool fills(int64_t n, uint32_t part)
 {
 	return n % part == 0 || n >= 8 * part;

@@ -279,7 +279,7 @@ bool map_set_load(struct plan *plan, enum family family, const struct loop_nest 
 
 /* ---- Lists of blocks ----------------------------------------------------------------------------------- */
 
-/* Maximum number of blocks that a map counts; tensor_map.h explains the limit. */
+/* Maximum number of blocks that a map counts. It is well below the limit of a dimension (tensor_map.h). */
 #define MOST_BLOCKS (1 << 30)
 #define RUN_LEAST   1024 /* bytes; with shorter runs, it is faster if a warp moves several at a time */
 

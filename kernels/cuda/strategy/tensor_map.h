@@ -10,7 +10,7 @@
  * documentation:
  *
  * - dim: Values up to 2^32 are documented, and the driver encodes them, but a load through a map with a
- * dimension of 2^32 - 4 or more ends the context. The actual limit is not known; plans stay below 2^30.
+ * dimension of 2^32 - 4 or more ends the context. The actual limit is not known; plans stay below 2^31.
  *
  * - box: The driver refuses a box[0] that is not a multiple of 16 bytes, with interleave too, and a box of
  * more than 228 KiB, which does not fit in shared memory.
