@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs: calls whose arguments were checked and turned into moves, before anything runs. Makers make them, for blocking
-and asyncio clients alike.
+"""Jobs: calls whose arguments have been checked and turned into moves. The class Maker makes them before anything runs,
+for blocking and asyncio clients alike.
 
-A move's order is the keyword arguments of the core's calls that say when and how its requests run: points to wait for
-and to signal, limits of time and of resources, and priority.
+The order of a job, or of one of its requests, is a dict of keyword arguments for the calls of the core (the extension's
+Client). They say when and how requests run: points to wait for and to signal, limits of time and of resources, and
+priority.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ from ._reshard import Reshard
 from ._scales import Amax, Scaling, block_counts, parse_block, parse_scale, quantized_dtype
 from ._timeline import Point
 
-MOST_MS = 2**31 - 1  # the longest time limit of the library
+MOST_MS = 2**31 - 1  # longest time limit that the library takes, in milliseconds
 Priority = Literal["normal", "background", "urgent"]
 PRIORITIES: dict[str, int] = {"normal": 0, "background": 1, "urgent": 2}
 
 
 def milliseconds(seconds: float, name: str) -> int:
-    """Returns a time limit in milliseconds, at most MOST_MS."""
+    """Returns a time limit in milliseconds, at most MOST_MS. name: name of the argument, for errors."""
     if not isinstance(seconds, (int, float)) or not seconds >= 0:
         raise ValueError(f"{name}: {seconds!r}; it is a number of seconds, 0 or more")
     return MOST_MS if seconds >= MOST_MS / 1000 else round(seconds * 1000)
@@ -52,14 +53,14 @@ def milliseconds(seconds: float, name: str) -> int:
 class Job:
     """A checked call: its move, and what it returns.
 
-    move         what to move; for a multicast, into the first result
-    out          the array for the result, or what else the call returns
-    kind         the kind of out, which finishes it
+    move         what to move, and where to; for a multicast, to the first result
+    out          the array for the result, or whatever else the call returns
+    kind         the kind of out; its finish() turns out into what the caller gets
     arrays       all arrays that are read or written: results, sources and operands; further results of a multicast are
                  last
-    order        keyword arguments of the core's calls (see above)
+    order        the order of the requests (see above)
     progress     the keyword progress
-    synchronous  whether the call waits for the end also on a CUDA device
+    synchronous  whether the call waits for the end of the move even on a CUDA device
     """
 
     __slots__ = ("_streams", "arrays", "further", "kind", "move", "order", "out", "progress", "scales", "synchronous")
@@ -77,13 +78,13 @@ class Job:
         return any(a.tensor.is_host for a in self.arrays)
 
     def stream(self) -> tuple[int, int]:
-        """Returns the CUDA stream of the first array that is on a device: its handle, and the ordinal of its device,
-        because the handles of default streams are the same on every device."""
+        """Returns the CUDA stream of the first array that is on a device, as its handle and the ordinal of the device:
+        a handle alone is not enough, because default streams have the same handles on every device."""
         return next(iter(self.streams()))
 
     def streams(self) -> dict[tuple[int, int], None]:
-        """Returns the CUDA streams of all arrays, in their order. The first call finds them; later calls return the
-        same."""
+        """Returns the CUDA streams of all arrays, in the order of the arrays, as keys of a dict. The first call finds
+        them; later calls return the same streams."""
         if self._streams is None:
             self._streams = streams_of(self.arrays)
         return self._streams
@@ -173,7 +174,8 @@ class Options:
         return self._order.copy()
 
     def converting(self, **casting: Unpack[Keywords]) -> Options:
-        """Returns the options with other keywords of the conversion, or these options if there are none."""
+        """Returns a copy of the options in which these keywords replace those of the conversion, or the options
+        themselves if no keywords are given."""
         if not casting:
             return self
         options = copy.copy(self)
@@ -188,8 +190,8 @@ class Options:
         return self
 
     def check_reshard(self) -> Self:
-        """Raises TypeError for keywords that a reshard does not take: those of a conversion, and progress, because it
-        is not staged in chunks. Returns self."""
+        """Raises TypeError for keywords that a reshard does not take: those of a conversion, and progress, because a
+        reshard is not staged in chunks. Returns self."""
         if self.progress:
             raise TypeError("progress: a reshard is one request")
         return self.check_no_casting("a reshard moves elements as they are")
@@ -204,12 +206,13 @@ class Maker:
     _core: _core.Client
 
     def _do(self, make: Callable[..., Job], given: MoveKeywords, *args: Any) -> Any:
-        """Calls make() with arguments and options, and runs the job that it returns, or keeps it for later."""
+        """Calls make() with args and with the options that the keywords `given` make. Runs the job that make() returns,
+        or keeps it for later. Returns the result of the job."""
         raise NotImplementedError
 
     def _transform(self, given: MoveKeywords, is_transpose: bool, *args: Any) -> Any:
         """Runs a transform. args: the arguments of _transform_job before the options. Subclasses may handle simple
-        cases without a job. is_transpose: axes are reversed if none are given."""
+        cases without a job. is_transpose: whether the axes are reversed if none are given."""
         return self._do(self._transpose_job if is_transpose else self._transform_job, given, *args)
 
     def _reshard(self, options: Options, reshard: Reshard) -> Any:
@@ -217,8 +220,8 @@ class Maker:
         raise NotImplementedError
 
     def _make_array(self, shape: Sequence[int], like: Array, dtype: str) -> Any:
-        """Returns a new array for a result, of the kind of `like` and on its device, and in shared memory if `like`
-        is."""
+        """Returns a new array for a result, of the kind of `like` and on its device. If `like` is in shared memory, and
+        is one of NumPy's arrays or a Tensor, the new array is in shared memory, too."""
         tensor = like.tensor
         if tensor.is_host and tensor.size and not self._core.is_local and self._core.is_shared(tensor):
             if like.kind is NUMPY:
@@ -228,7 +231,8 @@ class Maker:
         return like.kind.empty(shape, dtype, like.object)
 
     def _result(self, out: Any, shape: Sequence[int], like: Array, casting: Casting) -> tuple[Any, Array]:
-        """Returns the array for a result, out or a new one if out is None, and its Array."""
+        """Returns what the caller gets for a result, and its Array: out, which is checked, or a new array if out is
+        None."""
         if out is not None:
             is_casting = casting is not NO_CASTING
             result = parse_out(out, shape, casting.out_dtype(like.tensor) if is_casting else like.tensor.dtype)
@@ -237,7 +241,7 @@ class Maker:
         return self._make_result(shape, like, casting.result_dtype(like.tensor))
 
     def _make_result(self, shape: Sequence[int], like: Array, dtype: str) -> tuple[Any, Array]:
-        """Returns a new array for a result, of the kind of `like`, and its Array."""
+        """Returns a new array for a result, of the kind of `like`, and the Array that describes it."""
         made = self._make_array(shape, like, dtype)
         tensor = tensor_of(made, like.kind, dtype)
         if like.is_exponents and dtype == like.tensor.dtype:
@@ -273,7 +277,8 @@ class Maker:
     def _multicast_job(
         self, src: Any, outs: Any, permute: Any, pad: Any, mode: str, value: Any, options: Options
     ) -> Job:
-        """Returns the job of a multicast, whose move makes the first result. The others are its `further`."""
+        """Returns the job of a multicast. Its move makes the first result; the arrays for the others are in
+        job.further."""
         if options.casting.amax is not None:
             raise TypeError("amax: it makes the scales of one result; multicast has several")
         each = sequence(outs, "outs")
@@ -318,8 +323,8 @@ class Maker:
     def _scale(
         self, given: Any, name: str, shape: Sequence[int], dtype: str, like: Array, scaling: Scaling
     ) -> tuple[Kind, Any, Tensor]:
-        """Returns the kind of an array for scales, the array, and the tensor that is written. given None: the array is
-        made."""
+        """Returns the kind of an array for scales, the array, and the tensor that is written. given: the caller's
+        array; None: the array is made."""
         if given is not None:
             return Kind(), given, parse_scale(given, name, shape, scaling.power_of_two).tensor
         written = "uint8" if dtype == EXPONENTS else dtype
@@ -392,8 +397,8 @@ class Maker:
     def _scatter_job(
         self, dst: Any, index: Any, src: Any, axis: int, permute: Any, options: Options, has_pairs: bool = False
     ) -> Job:
-        """Returns the job of a scatter. has_pairs: the index has pairs of a block of src and one of dst, and otherwise
-        numbers of blocks of dst."""
+        """Returns the job of a scatter. has_pairs: whether an entry of the index is a pair, of a block of src and one
+        of dst; if not, it is the number of a block of dst."""
         both: tuple[Layers, Layers] | None = None
         if is_layered(dst):
             both = _scattered_layers(dst, src)
@@ -421,7 +426,7 @@ class Maker:
                 f"{list(expected)}"
             )
         has_no_step = source.strides[src_axis] == 0 and source.shape[src_axis] > 1
-        if has_no_step and parsed.src is None:  # a request needs a step from block to block that is not 0
+        if has_no_step and parsed.src is None:  # a request needs a nonzero step between blocks
             if not source.is_host:
                 raise ValueError("src: its stride along the axis is 0; on a device, its blocks have to lie apart")
             if both is None:
@@ -435,7 +440,7 @@ class Maker:
         move = Blocks(into, source, parsed, axis, src_axis, axes, conversion, both)
         if move.is_one_pool:
             parsed.check_pool()
-            if both is not None:  # the service recognizes one pool of layers only by equal lists of layers
+            if both is not None:  # only by equal lists of layers does the service see that it is one pool
                 move.layers = both[0].listed(), both[1].listed()
         return Job(move, None, Kind(), (*arrays, *on_device, *operands), options)
 
@@ -447,8 +452,8 @@ class Maker:
         return t.size == 0 or not t.is_host or self._core.is_shared(t)
 
     def _check(self, move: Move | Blocks) -> None:
-        """Raises, before anything is moved, the errors that the service would raise if it saw all memory of the
-        move."""
+        """Raises, before anything is moved, the errors that the service would raise if it reached all memory of the
+        move. If the service does reach it, this is left to the service."""
         if self._core.is_local or not self._are_reached(move):
             move.check()
 
@@ -459,9 +464,9 @@ class Maker:
 
 
 def multicast_parts(job: Job) -> Iterator[Job]:
-    """Yields jobs that make the results of a multicast one after the other: the first result, and copies of it. The
-    first job waits for the point to wait for, and the last one signals. Results that share bytes are refused here,
-    because the service sees no two of them in one request."""
+    """Yields jobs that make the results of a multicast one after the other: the first result, and copies of it. If the
+    order has points, the first job waits and the last one signals. Results that share bytes are refused here: the
+    service cannot notice them, because no request has two results."""
     further = job.further or ()
     check_multicast(job)
     points, signal = job.order, job.order.get("signal")
@@ -480,7 +485,7 @@ def multicast_parts(job: Job) -> Iterator[Job]:
 
 
 def check_multicast(job: Job) -> None:
-    """Raises OverlapError if results of a multicast share bytes."""
+    """Raises OverlapError if results of a multicast share bytes, and the errors of the move's check()."""
     job.move.check()
     outs = (job.move.dst, *(array.tensor for array in job.further or ()))
     _core.check_apart([(f"outs[{i}]", t) for i, t in enumerate(outs)], [])
@@ -489,9 +494,9 @@ def check_multicast(job: Job) -> None:
 def without_points(
     order: dict[str, Any], takes_several: bool = True
 ) -> tuple[dict[str, Any], tuple[_core.Region, int, int] | None, tuple[_core.Region, int, int] | None]:
-    """Returns an order without its points, the point to wait for, and the point to signal; None for a point that it
-    does not have. Raises ValueError if the move takes several requests and has a deadline, because some of the requests
-    might run and others not."""
+    """Returns three things: an order without its points, the point to wait for, and the point to signal. A point that
+    the order does not have is None. takes_several: whether the move takes several requests. If it does and has a
+    deadline, raises ValueError, because some of the requests might run and others not."""
     if takes_several and "deadline_ms" in order:
         raise ValueError("deadline: this move takes several requests, as ordinary arrays do; some might be moved alone")
     plain = {name: value for name, value in order.items() if name not in ("wait", "signal", "wait_ms")}
@@ -512,8 +517,8 @@ def orders_of(order: dict[str, Any], n: int) -> Iterator[dict[str, Any]]:
 
 
 def may_meet(move: Move | Blocks) -> bool:
-    """Returns whether dst and src overlap, so that the request may be refused. Pairs within one pool were checked: none
-    of their blocks is both read and written."""
+    """Returns whether the ranges of bytes of dst and src overlap, so that the request may be refused. Pairs within one
+    pool cannot be refused for that: they have been checked, and none of their blocks is both read and written."""
     dst, src = move.sides
     return any(overlapping(src, dst)) and not (isinstance(move, Blocks) and move.is_one_pool)
 
@@ -534,7 +539,7 @@ def separate(move: Move | Blocks) -> None:
 
 
 def copied(t: Tensor) -> Tensor:
-    """Returns a copy in memory of this process alone."""
+    """Returns a copy of a tensor in memory that only this process has."""
     copy = Tensor(bytearray(t.nbytes)).viewed(t.dtype, t.shape)
     copy.copy_from(t)
     return copy
@@ -567,15 +572,16 @@ def _rank(obj: Any) -> int:
 
 
 def _shape(src: Tensor, axes: Sequence[int] | None, pads: Any, casting: Casting) -> tuple[int, ...]:
-    """Returns the shape of a result. Its size in bytes must not exceed 2^63 - 1 in the type of either side."""
+    """Returns the shape of a result. If the result is padded, its size must not exceed 2^63 - 1 bytes, in neither the
+    type of src nor that of the result (ValueError)."""
     if pads is None:
         return permuted_shape(src, axes)
     return result_shape(src, axes, pads, max(src.itemsize, _core.DTYPES[casting.result_dtype(src)]))
 
 
 def _check_border(src: Array, pads: Any, mode: str) -> None:
-    """Raises TypeError if an array of exponents is padded with a number: that would have to be converted to an
-    exponent."""
+    """Raises TypeError if an array of exponents is padded with a constant, because that would have to be converted to
+    an exponent."""
     if src.is_exponents and mode == "constant" and pads is not None and any(n > 0 for widths in pads for n in widths):
         raise TypeError(f"mode: {EXPONENTS} has no 0 to pad with; pad array.view('uint8') by an exponent")
 

@@ -14,9 +14,9 @@ from ._core import Request, Tensor
 from ._errors import OutOfRangeError, OverlapError
 from ._layers import Layers, is_layered
 
-MOST_LAYERS = 1024  # limit of layers in one request
+MOST_LAYERS = 1024  # maximum number of layers in one request
 _PLACE_BYTES = 16  # bytes that each layer takes in a request that lists its layers
-_LIST_BYTES = 48 << 10  # limit of a block list that is sent within a request, which has 64 KiB
+_LIST_BYTES = 48 << 10  # limit of a block list that is sent within a request; a request has at most 64 KiB
 
 Mode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
 MODES: tuple[Mode, ...] = ("constant", "edge", "reflect", "symmetric", "wrap")
@@ -41,8 +41,8 @@ class _Converting:
 
 class Move(_Converting):
     """One transform: dst = pad(cast(permute(src) * scale + bias)). permute, before, after and conversion are None if
-    the transform does without. before, after: widths of the border on either side of each dimension, in elements; a
-    negative one crops."""
+    the transform does without them. before, after: widths of the border before and after each dimension, in elements; a
+    negative width crops."""
 
     __slots__ = ("after", "before", "dst", "further", "mode", "permute", "src", "value")
 
@@ -105,11 +105,11 @@ class Move(_Converting):
 
 class Blocks(_Converting):
     """A gather, a scatter or both: blocks of src along src_axis are permuted and become blocks of dst along dst_axis.
-    The index selects the blocks. If it has numbers for one side only, the other side has as many blocks as the index
-    has entries, in their order. The operands of a conversion have an extent of 1 along dst_axis.
+    The index selects the blocks. If its entries have numbers for one side only, the other side has a block for each
+    entry, in the order of the entries. The operands of a conversion have an extent of 1 along dst_axis.
 
-    layers holds the layers of dst and those of src; then the same blocks of each layer are moved, and dst and src are
-    the first layers. None: there are no layers."""
+    layers: the layers of dst and those of src. The same blocks of each layer are moved, and dst and src are the first
+    layers. None: there are no layers."""
 
     __slots__ = ("dst", "dst_axis", "index", "layers", "permute", "src", "src_axis")
 
@@ -149,7 +149,7 @@ class Blocks(_Converting):
 
     @property
     def place_bytes(self) -> int:
-        """The number of bytes that the list of layers takes in the largest request."""
+        """The number of bytes that the lists of layers take in the largest request."""
         sides = [side for side in self.layers or () if not side.has_step]
         return sum(_PLACE_BYTES * min(len(side), MOST_LAYERS) for side in sides)
 
@@ -170,7 +170,7 @@ class Blocks(_Converting):
         )
 
     def check(self) -> None:
-        """Raises the errors that Move.check raises. The index was checked when it was parsed."""
+        """As Move.check: raises OverlapError if elements of dst overlap. The index was checked when it was parsed."""
         if self.is_nothing:
             return
         _core.check_apart(self._named(0), [])
@@ -182,20 +182,21 @@ class Blocks(_Converting):
         return [(name if is_one else f"{name}[{i}]", t) for i, t in enumerate(self.sides[side])]
 
     def block_permute(self) -> tuple[int, ...] | None:
-        """Returns the permutation of the dimensions of a block, which does not have the axis. None: there is none."""
+        """Returns the permutation of the dimensions of a block, which lacks the axis along which blocks lie. None: the
+        dimensions are not permuted."""
         if self.permute is None:
             return None
         return tuple(d - (d > self.src_axis) for d in self.permute if d != self.src_axis)
 
     def request(self, core: _core.Client) -> Request:
-        """Returns the request of a move that takes only one: it has at most MOST_LAYERS layers, and is within one pool
-        only if its list is short."""
+        """Returns the request of a move that takes only one. The move must have at most MOST_LAYERS layers and, if it
+        is within one pool, a list that fits into one request."""
         (request,) = self.requests(core)
         return request
 
     def requests(self, core: _core.Client) -> list[Request]:
-        """Returns all requests that the move takes. The service reaches all tensors. In a request, blocks are numbered
-        in the order of addresses."""
+        """Returns all requests that the move takes. The service must reach all tensors. In a request, blocks are
+        numbered in the order of addresses."""
         dst, src, index = self.dst, self.src, self.index
         dst_limit, src_limit = dst.shape[self.dst_axis], src.shape[self.src_axis]
         dst_stride, src_stride = dst.strides[self.dst_axis], src.strides[self.src_axis]
@@ -247,8 +248,8 @@ def _parts(dst: Layers, src: Layers) -> Iterator[tuple[Layers, Layers]]:
 
 
 def _step(t: Tensor, axis: int) -> int:
-    """Returns the distance from one block to the next at a higher address, in bytes. It is never 0, which would stand
-    for the size of a block in a request."""
+    """Returns the distance from one block to the next at a higher address, in bytes. It is never 0: in a request, 0
+    would stand for the size of a block."""
     return (abs(t.strides[axis]) or 1) * t.itemsize
 
 
@@ -261,8 +262,8 @@ def _block(t: Tensor, axis: int) -> Tensor:
 
 class Index:
     """A list of blocks. Each entry is the number of a block in src (a gather) or in dst (a scatter), or a pair of both.
-    If entries have a number for one side only, entry i is block i of the other side. A list on the host was checked,
-    and is of int64; the service checks a list in device memory.
+    If entries have a number for one side only, entry i is block i of the other side. A list on the host has been
+    checked, and is of int64; the service checks a list in device memory.
 
     device   the caller's array if the list is in device memory, or None
     """
@@ -367,7 +368,7 @@ class Index:
         return Index(_paired(Tensor(_int64([n for pair in zip(src, dst, strict=True) for n in pair]))))
 
     def is_sent(self, beside: int) -> bool:
-        """Returns whether the list is sent within a request, in which other lists take `beside` bytes."""
+        """Returns whether the list is sent within a request. beside: bytes that lists of layers take in the request."""
         return self.device is None and self.tensor.nbytes <= self.message_bytes - beside
 
     @property
@@ -376,7 +377,8 @@ class Index:
         return self.device is not None or self.is_sent(0)
 
     def parts(self, beside: int) -> Iterator[Index]:
-        """Yields the list, which is on the host, in parts that each fit into a request with `beside` other bytes."""
+        """Yields the list, which must be on the host, in parts, each of which fits into a request. beside: as for
+        is_sent."""
         row = dense(self.tensor.shape)[0]
         most = max(1, (_LIST_BYTES - beside) // (row * self.tensor.itemsize))
         for at in range(0, len(self), most):
@@ -384,8 +386,9 @@ class Index:
             yield Index(self.tensor.part(at * row, shape, dense(shape)), self._is_scatter)
 
     def placed(self, core: _core.Client, beside: int = 0) -> tuple[Tensor, bool]:
-        """Returns the tensor of the list for a request, and whether it is read where it is, by the service or by this
-        process if it moves without one; otherwise the list is sent in the request."""
+        """Returns the tensor of the list for a request, and True if the list is read where that tensor is: by the
+        service, or by this process if it moves without a service. False: the list is sent within the request. beside:
+        as for is_sent."""
         if self.device is not None or (core.is_local and not self.is_sent(beside)):
             return self.tensor, True
         if self.is_sent(beside):
@@ -533,8 +536,9 @@ def permuted_shape(src: Tensor, permute: Sequence[int] | None) -> tuple[int, ...
 
 
 def result_shape(src: Tensor, permute: Sequence[int] | None, pads: Any, itemsize: int) -> tuple[int, ...]:
-    """Returns the shape of permute(src) with borders of these widths. ValueError: an axis is cropped completely, or the
-    size of the result in bytes, with elements of itemsize, exceeds 2^63 - 1."""
+    """Returns the shape of permute(src) with borders of these widths. pads: the widths before and after each axis.
+    ValueError: an axis is cropped completely, or the size of the result in bytes, with elements of itemsize, exceeds
+    2^63 - 1."""
     shape = permuted_shape(src, permute)
     padded = tuple(n + b + a for n, b, a in zip(shape, *pads, strict=True))
     for d, (n, b, a) in enumerate(zip(shape, *pads, strict=True)):
@@ -567,7 +571,8 @@ def parse_outs(outs: Any, layers: int, shape: Sequence[int], dtype: str | None, 
 
 
 def check_out(t: Tensor, shape: Sequence[int], dtype: str | None, name: str) -> None:
-    """Raises ValueError if a tensor has not the result's shape and type, or is read-only. dtype None: any type."""
+    """Raises ValueError if a tensor does not have the result's shape and type, or is read-only. dtype None: any
+    type."""
     dtype = dtype or t.dtype
     if t.shape != tuple(shape) or t.dtype != dtype:
         raise ValueError(f"{name}: {t.dtype} {list(t.shape)}; the result is {dtype} {list(shape)}")

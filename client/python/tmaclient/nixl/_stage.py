@@ -2,8 +2,8 @@
 """A stage: slots in memory that is registered with a NIXL agent, and the transfers that pass through them.
 
 A lock guards the whole stage. A step moves everything that can move without waiting; it runs in the stage's thread, or
-in progress() for a stage without one. Callers are told of results without the lock, because their callbacks may call
-anything.
+in progress() for a stage without one. Callers are told of results while the lock is not held, because their callbacks
+may call anything.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ from ._slots import Slots
 SLOT_BYTES = 4 << 20
 _ALIGNMENT = 4096  # alignment of slots in memory that the stage makes, in bytes
 _GREET_S, _FETCH_S = 0.05, 0.5  # interval of hello messages, and of requests for metadata, in connect()
-_SWEEP_S, _SWEEP_PART = 0.05, 0.05  # shortest interval of sweeps, and the largest part of the time that they may take
+_SWEEP_S, _SWEEP_PART = 0.05, 0.05  # shortest pause between sweeps, and the largest part of the time for them
 _PING_S, _IDLE_PING_S = 0.5, 2.0  # interval of pings to peers with transfers, and of pings to all peers
-# The thread sleeps for a part of the time since something moved last. The shortest nap bounds that below; one of the
-# other three bounds it above: with work under way, with transfers that wait for their peers, and without transfers.
+# When nothing moves, the stage's thread naps for _NAP_PART of the time since something moved last. A nap takes at least
+# _SHORTEST_NAP_S, and at most one of the other three: with work under way, with transfers that wait for their peers,
+# and without transfers.
 _SHORTEST_NAP_S, _NAP_S, _LONG_NAP_S, _IDLE_NAP_S = 20e-6, 100e-6, 1e-3, 0.02
 _NAP_PART = 0.125
 _TIMER_SLACK_NS = 1000  # timer slack of the thread; the default of 50 us would lengthen naps by as much
@@ -54,8 +55,8 @@ _kept: list[Any] = []  # owners of memory of closed stages that peers may still 
 
 class _Telling:
     """A context manager that is entered before the stage's lock is taken, and tells callers of the results once the
-    lock is released. It is not combined with the lock in a generator, because the traceback of an exception that a
-    signal handler raises would keep the generator alive, and with it the lock."""
+    lock is released. It is not a generator that takes the lock, too: if a signal handler raised an exception, its
+    traceback would keep the generator alive, and the lock would stay held."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -71,23 +72,24 @@ class _Telling:
 
 
 class Stage:
-    """Slots of memory that are registered with a NIXL agent, and the transfers that pass through them.
+    """Slots of memory that are registered with a NIXL agent, and the transfers that pass through them. A transfer is
+    divided into pieces, each of which fits into a slot.
 
-    client         a tmaclient.Client, preferably one that only the stage uses: a stage's requests to tmad are ordered
-                   with those that the caller makes by the same client. The arrays of transfers are made by
+    client         a tmaclient.Client, preferably one that only the stage uses: a stage's requests to tmad run in one
+                   order with those that the caller makes by the same client. The arrays of transfers are made by
                    client.empty() or registered by client.register(); device memory needs neither
-    agent          a nixl_agent, or the name of one that the stage makes, by which peers address it
-    port           where the agent that the stage makes listens for the metadata of peers; None: it does not
-    send_slots     how many pieces may be gathered or written at once; 0 for a stage that only receives
-    receive_slots  how many pieces may be written by peers or scattered at once; 0 for a stage that only sends
-    slot_bytes     size of a slot; a block has to fit into one
+    agent          a nixl_agent, or a name, by which peers address the agent that the stage then makes
+    port           where the agent that the stage makes listens for the metadata of peers; None: it does not listen
+    send_slots     maximum number of pieces gathered or written at once; 0 for a stage that only receives
+    receive_slots  maximum number of pieces written by peers or scattered at once; 0 for a stage that only sends
+    slot_bytes     size of a slot; a block has to fit into a slot
     memory         contiguous bytes for all slots, such as torch.empty(n, dtype=torch.uint8, device="cuda"); None: host
                    memory that the stage makes. It is (send_slots + receive_slots) * slot_bytes long
-    timeout        seconds after which a transfer that has not advanced fails (NoReplyError)
+    timeout        a transfer that does not advance for as many seconds fails (NoReplyError)
     thread         True: the stage has a thread, which is the only one to use the agent between two calls. False:
                    transfers advance only in progress(), which the caller has to call often
 
-    Any thread may use a stage. It has to be closed at the end. Peers learn the addresses of its slots alone, but not
+    Any thread may use a stage. It has to be closed at the end. Peers learn only the addresses of its slots, but not
     every transport keeps them from writing elsewhere: see the guide for what the network has to keep out.
     """
 
@@ -129,7 +131,7 @@ class Stage:
         self._receivers = Receivers(self._exchange, Slots(tensor, send_slots * step, receive_slots, step))
         self._sweep_at = self._pinged = self._pinged_all = 0.0
         self._moved_at = time.monotonic()  # when something moved last, or a transfer was begun
-        self._peers: set[str] = set()  # peers that were connected or heard of, which are pinged
+        self._peers: set[str] = set()  # peers that the stage has to do with, all of which are pinged
         self._greeted: dict[str, tuple[int, int, str, int]] = {}  # location of the slots of each peer that has answered
         self._broken: Exception | None = None  # exception that a step has failed with; after that nothing moves
         self._is_closed = self._is_forked = self._is_stopped = False
@@ -166,7 +168,7 @@ class Stage:
     def close(self) -> None:
         """Ends the transfers under way (CanceledError), and deregisters the memory. Waits until tmad is done with the
         arrays, and up to 5 s for writes that have begun: memory that a peer may still write to after that is kept until
-        the process ends. Closing again does nothing, nor does closing in a process that was forked."""
+        the process ends. Closing again does nothing, nor does closing in a forked child process."""
         with self._telling, self._lock:
             if self._is_closed:
                 return
@@ -187,7 +189,8 @@ class Stage:
                 self._agent.close()
 
     def _is_finished(self, is_late: bool) -> bool:
-        """Returns whether close() need not wait any longer. is_late: the time for writes that have begun is over."""
+        """Returns whether close() need not wait any longer. is_late: whether close() has waited long enough for writes
+        that have begun."""
         if self._broken is not None:
             return True
         if is_late:
@@ -198,11 +201,11 @@ class Stage:
     # ---- Peers -------------------------------------------------------------------------------------------
 
     def connect(self, peer: str, ip: str = "", port: int = 0, timeout: float = 30.0) -> None:
-        """Exchanges metadata with a peer by NIXL's own means, unless the agent has the peer's already, and waits until
-        the peer has a stage that answers; the peer may start later. Its agent listens at ip and port. Without ip, both
-        sides call this, and exchange metadata through etcd, whose address is in the environment variable
-        NIXL_ETCD_ENDPOINTS. NoReplyError: the peer has not answered within timeout seconds. UnsupportedError: this
-        agent cannot ask there."""
+        """Exchanges metadata with a peer by NIXL's own means, unless the agent already has the peer's metadata, and
+        waits until a stage of the peer answers; the peer may start later. The peer's agent must listen at ip and port.
+        Without ip, both sides must call this: they exchange metadata through etcd, whose address is in the environment
+        variable NIXL_ETCD_ENDPOINTS. NoReplyError: the peer has not answered within timeout seconds. UnsupportedError:
+        this agent cannot ask for metadata at that address."""
         limit = _seconds(timeout)
         started = time.monotonic()
         asked = greeted = started - max(_FETCH_S, _GREET_S)
@@ -237,8 +240,8 @@ class Stage:
             return bytes(self._agent.nixl.get_agent_metadata())
 
     def add(self, metadata: bytes) -> str:
-        """Adds the metadata of a peer, and returns its name. AlreadyExistsError: there is other metadata of that name,
-        of a process that may have ended; forget() the peer first."""
+        """Adds the metadata of a peer, and returns its name. AlreadyExistsError: the agent has other metadata under
+        that name, perhaps of a process that has ended; forget() the peer first."""
         with self._lock:
             self._check_open()
             peer = self._agent.add(metadata)
@@ -271,7 +274,7 @@ class Stage:
         """Sends blocks to the peer's receive of the same tag, and returns a future.
 
         layers     an array, or a list of arrays of one shape, type and strides, such as the keys and the values of each
-                   layer; slices of them send some of the heads
+                   layer; pass slices of them to send only some of the heads
         blocks     list of indexes along axis, the same for each array; None: all of them
         permute    order of the dimensions of a whole array on the wire, as in Client.gather
         timeout    replaces the stage's
@@ -308,9 +311,9 @@ class Stage:
         **options: Unpack[MoveKeywords],
     ) -> Transfer:
         """Receives the blocks that the peer sends by the same tag, and returns a future. The arguments are those of
-        send, and say where the blocks go. permute orders the dimensions of the wire as those of the arrays, as in
+        send, and say where the blocks go. permute puts the dimensions of the wire into the order of the arrays, as in
         Client.scatter; cast="saturate", "exact" or "ieee" converts from the type of the wire. The numbers of layers and
-        of blocks and the shape of a block on the wire have to be the sender's, or both sides fail
+        of blocks, and the shape of a block on the wire, have to be the same as the sender's, or both sides fail
         (InvalidArgumentError). If the transfer fails, some blocks may have been written."""
         with self._telling, self._lock:
             transfer = self._transfer("receive", peer, tag, timeout)
@@ -391,14 +394,14 @@ class Stage:
             time.sleep(nap)
 
     def _stop(self) -> None:
-        """Stops the thread because the interpreter is about to end. Waits 5 s for it at most."""
+        """Stops the thread because the interpreter is about to end. Waits at most 5 s for the thread."""
         self._is_stopped = True
         if self._thread is not None:
             self._thread.join(_CLOSE_S)
 
     def _tell_results(self) -> None:
-        """Tells callers of results in the stage's thread: what a callback raises is logged, and the others are
-        called."""
+        """Tells callers of results, in the stage's thread. An exception that a callback raises is logged, and the other
+        callbacks are called all the same."""
         while True:
             try:
                 self._exchange.tell_results()
@@ -498,7 +501,7 @@ class Stage:
             del lost[peer]
 
     def _sweep(self, now: float) -> None:
-        """Does what depends on the time alone: fails transfers that were canceled or have timed out, and pings
+        """Does what only the time makes necessary: fails transfers that were canceled or have timed out, and pings
         peers."""
         peers = set()
         transfers: list[tuple[Senders | Receivers, Sending | Receiving]] = [
@@ -546,7 +549,7 @@ def _checked(options: MoveKeywords) -> Options:
 
 def _memory(client: Client, memory: Any, size: int) -> tuple[Any, Tensor]:
     """Returns the object that keeps the memory of the slots alive and shared with tmad, and a tensor of the memory's
-    bytes. memory None: makes it in host memory."""
+    bytes. memory None: makes the memory, on the host."""
     if memory is None:
         owner = client._core.create(size, None, True)  # unsealed, because a network card may pin it
         return owner, owner.tensor(0, "uint8", (size,), (1,))
