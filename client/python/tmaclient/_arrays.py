@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adapts callers' arrays: to a tensor, which describes the memory, and to a kind, which makes results of the same
-library.
+"""Adapts callers' arrays: finds the Tensor of each, which describes its memory, and its Kind, which makes results of
+the same library.
 
-The methods of a kind import its library only when they have an object of that library, so that it is loaded already.
+The methods of a kind import its library only when they have an object of that library: the library is loaded then.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EXTENDED = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uin
 EXPONENTS = "float8_e8m0fnu"
 _AS_INTEGERS = {**_EXTENDED, EXPONENTS: "uint8"}
 
-_USER_TYPES = 256  # first type number of NumPy's for types that other packages define
+_USER_TYPES = 256  # the first of NumPy's type numbers for types that other packages define
 
 # Format codes of Python's buffer protocol.
 _FORMATS = {
@@ -59,7 +59,7 @@ class Kind:
         )
 
     def finish(self, obj: Any) -> Any:
-        """Returns what the caller gets for an array that `empty` made, after that is filled."""
+        """Returns what the caller gets for an array that `empty` made, once the array is filled."""
         return obj
 
     def refusal(self, obj: Any) -> Exception | None:
@@ -122,8 +122,9 @@ class _NumPy(Kind):
 
 
 class _Torch(Kind):
-    """The kind of PyTorch's tensors. Their attributes say all that DLPack would, in a tenth of the time; DLPack's table
-    of C functions, which newer versions of PyTorch have, in a hundredth."""
+    """The kind of PyTorch's tensors. Reading a tensor's attributes takes a tenth of the time that DLPack takes, and
+    says as much. DLPack's table of C functions, which newer versions of PyTorch have, takes a hundredth, and is tried
+    first."""
 
     name = "torch"
 
@@ -245,8 +246,8 @@ class _Own(Kind):
 
 
 class _Refused(Kind):
-    """The kind of arrays that mean more than their elements. They are refused, because a move would silently lose
-    that."""
+    """The kind of arrays that mean more than their elements. They are refused, because a move would silently lose the
+    rest of the meaning."""
 
     def __init__(self, reason: str) -> None:
         self._reason = reason
@@ -323,7 +324,7 @@ def _dtype_refusal(dtype: Any) -> str | None:
     return None
 
 
-# A subclass that defines one of these methods has arrays that mean more than their elements.
+# The arrays of a subclass that defines one of these methods are taken to mean more than their elements.
 _HOOKS = {
     "numpy": ("__array_finalize__", "__array_function__", "__array_ufunc__", "__array_wrap__", "__getitem__"),
     "torch": ("__torch_dispatch__",),
@@ -372,8 +373,8 @@ def mapping_of(obj: Any) -> Any:
 
 
 def tensor_of(made: Any, kind: Kind, dtype: str) -> Tensor:
-    """Returns the tensor of a result that a kind has made. A memoryview has an integer type where Python lacks
-    dtype."""
+    """Returns the tensor of a result that a kind has made. It is of type dtype even if the result is a memoryview of
+    integers because Python lacks dtype."""
     tensor = made if isinstance(made, Tensor) else kind.tensor(made)
     return tensor if tensor.dtype == dtype else Tensor(made, dtype)
 

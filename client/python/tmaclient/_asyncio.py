@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runner whose calls are awaited. It sends requests for arrays that the service reaches, passes small other arrays
-through slots of shared memory, and has a thread, the stager, move large ones through staging memory. The stager uses a
-blocking client with a connection of its own.
+"""The runner whose calls are awaited. It sends requests for arrays that the service reaches. Of the other arrays, it
+passes small ones through slots of shared memory, and has a thread, the stager, move large ones through staging memory.
+The stager uses a blocking client with a connection of its own.
 
 All methods run on the loop, except functions that are passed to a Thread.
 """
@@ -32,7 +32,8 @@ _LIST_BYTES = 1024  # limit of a block list that is sent within a request; a lon
 
 
 class _WouldWait(Exception):
-    """Raised on the loop when a job needs new shared memory, which takes a request: it is then made in the thread."""
+    """Raised on the loop when a job needs new shared memory, which takes a request. The job is then made in the
+    thread."""
 
 
 class _Progress:
@@ -123,8 +124,8 @@ class AsyncRunner(Connection):
         return super()._make_tensor(shape, dtype, device, zeroed)
 
     async def _run(self, job: Job) -> Any:
-        """Runs a job. If it takes several requests, waits for the point of its order before them, and signals after
-        them."""
+        """Runs a job. If the job takes several requests, waits for the point of its order before the first, and signals
+        after the last."""
         await self._until_idle()
         move = job.move
         is_on_device = not all(a.tensor.is_host for a in job.arrays)
@@ -166,8 +167,8 @@ class AsyncRunner(Connection):
         return isinstance(job.move, Blocks) and job.move.layers is not None and len(job.streams()) > 1
 
     async def _requests(self, job: Job) -> list[Request]:
-        """Returns the requests of a job. A long block list is put into shared memory; getting that takes a request of
-        its own, so it is done in the thread."""
+        """Returns the requests of a job. A long block list is put into shared memory. To get such memory takes a
+        request of its own, so the thread does this."""
         move = job.move
         if isinstance(move, Blocks) and move.index.device is None and move.index.tensor.nbytes > _LIST_BYTES:
             move.index.message_bytes = _LIST_BYTES
@@ -203,7 +204,8 @@ class AsyncRunner(Connection):
         await self._send(start, order)
 
     async def _await(self, wait: tuple[Region, int, int] | None, order: dict[str, Any]) -> None:
-        """Waits for a point in this process, which reads staged arrays itself, for a move of several requests."""
+        """Waits for the point that a move of several requests waits for. This process waits, and not the service,
+        because it reads staged arrays itself. order: the move's order, for its wait_ms."""
         if wait is None or _core.wait_point(*wait, 0):
             return
         limit = order.get("wait_ms")
@@ -251,7 +253,7 @@ class AsyncRunner(Connection):
                     self._slots.put_nowait(i * _SLOT_BYTES)
         at = await self._slots.get()
         flying: set[Flight] = set()  # requests under way that use the slot
-        is_left = False  # whether the call has left the slot, so that it is free with the end of the last request
+        is_left = False  # whether this call is done with the slot, which is then free when the last request ends
 
         def start(flight: Flight) -> Ticket:
             release = flight.ended
@@ -272,7 +274,7 @@ class AsyncRunner(Connection):
             src = move.src if self._is_reached(move.src) else lane.copy(move.src)
             if conversion is not None:
                 conversion = conversion.map(lambda t: t if self._is_reached(t) else lane.copy(t))
-            written: list[tuple[Tensor, Tensor]] = []  # tensors in the slot, and those that they are copied back to
+            written: list[tuple[Tensor, Tensor]] = []  # tensors in the slot, each with the one it is copied back to
 
             def place(t: Tensor) -> Tensor:
                 return t if self._is_reached(t) else lane.place(t, written)
@@ -294,16 +296,16 @@ class AsyncRunner(Connection):
                 self._slots.put_nowait(at)
 
     async def _run_staged(self, job: Job, is_on_device: bool) -> None:
-        """Runs a move in the stager: one of large arrays in chunks through staging memory, or one with a side on a
-        device that cannot be sent as it is."""
+        """Runs a move in the stager: a move of large arrays, in chunks through staging memory, or a move with a side on
+        a device that the service cannot be asked for as it is."""
         blocking, stager = await self._blocking_client()
         job.progress = progress = _Progress(progress_bar(job))
         run = blocking._run_on_device if is_on_device else blocking._run_on_host
         await self._in_thread(stager, lambda: run(job), progress)
 
     async def _in_thread(self, stager: Thread, run: Callable[[], None], progress: _Progress | None = None) -> None:
-        """Calls run() in the stager and waits for its end. If the task is canceled, run() does not begin, or a move
-        with progress stops between two chunks."""
+        """Calls run() in the stager and waits for its end. If the task is canceled before run() has begun, it does not
+        begin; after that, a move with progress stops between two chunks."""
         moving = stager.submit(run)
         over = asyncio.wrap_future(moving)
         try:

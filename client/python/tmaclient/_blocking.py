@@ -30,14 +30,14 @@ from ._verbs import ClientVerbs
 
 
 class Runner(ClientVerbs):
-    """Runs jobs with a core, which is a connection of the extension, and waits for their end, unless they are in a CUDA
-    stream."""
+    """Runs jobs with a core, that is, a connection of the C extension, and waits for their end, unless they are in a
+    CUDA stream."""
 
     def __init__(self, core: _core.Client, staging: int, direct: bool) -> None:
         self._core = core
-        self._direct = direct and _core.HAS_CUDA  # this process launches moves on one CUDA device itself
+        self._direct = direct and _core.HAS_CUDA  # whether this process launches moves on one CUDA device itself
         self._staging = Staging(core, staging)
-        self._has_launched = False  # a client of "local:" has launched a move of this one's
+        self._has_launched = False  # whether a client of "local:" has launched a move for this client
         self._last_core = core  # the core that ran the last request
 
     def _do(self, make: Callable[..., Job], given: MoveKeywords, *args: Any) -> Any:
@@ -120,7 +120,8 @@ class Runner(ClientVerbs):
             inexact.collect(partial(self._staging.run_blocks, blocks, self._is_reached, bar, **order))
 
     def _await(self, wait: tuple[_core.Region, int, int] | None, order: dict[str, Any]) -> None:
-        """Waits for a point in this thread, which reads staged arrays itself, for a move of several requests."""
+        """Waits for the point that a move of several requests waits for. This thread waits, and not the service,
+        because it reads staged arrays itself. order: the move's order, for its wait_ms."""
         if wait is None:
             return
         limit = order.get("wait_ms") or int(self._core.info().get("limits", {}).get("wait_deadline_ms", 0)) or -1
@@ -128,7 +129,7 @@ class Runner(ClientVerbs):
             raise WaitTimeoutError(f"wait: the timeline has not reached {wait[2]} within {limit} ms")
 
     def _run_on_device(self, job: Job) -> None:
-        """Runs a job in the caller's stream. If either side is in host memory the call waits for the end, because
+        """Runs a job in the caller's stream. If any array is in host memory, the call waits for the end, because
         NumPy's arrays know no streams."""
         move = job.move
         if isinstance(move, Blocks) and move.is_nothing:
@@ -180,9 +181,9 @@ class Runner(ClientVerbs):
         is_waited_for: bool,
         is_any_host: bool,
     ) -> None:
-        """Launches the requests of a job into its first stream. If there are several streams, waits for the work in all
-        of them before, and for the end after. Requests with host memory are run when the work in the first stream has
-        ended, and waited for."""
+        """Launches the requests of a job into its first stream. If there are several streams, first waits for the work
+        in all of them, and at last for the end of the requests, as it does if is_waited_for. If is_any_host, each
+        request runs when the work in the first stream has ended, and its end is waited for."""
         for stream in streams if len(streams) > 1 else ():
             core.synchronize(stream)
         for request, order in zip(requests, orders_of(job.order, len(requests)), strict=True):
@@ -267,10 +268,10 @@ class Runner(ClientVerbs):
     def _run_reshard(
         self, reshard: Reshard, streams: dict[int, tuple[int, int]], order: dict[str, Any], synchronous: bool
     ) -> None:
-        """Runs a reshard after the work that is queued in the streams. streams: the caller's stream of each device that
-        there are arrays on, by the ordinal of the device."""
+        """Runs a reshard after the work that is queued in the streams. streams: the caller's stream on each device that
+        has arrays, by the ordinal of the device."""
         signal = None
-        written: list[tuple[Tensor, Tensor]] = []  # copies in shared memory, and the tensors they are copied back to
+        written: list[tuple[Tensor, Tensor]] = []  # copies in shared memory, each with the tensor it is copied back to
         if not all(self._is_reached(t) for t in reshard.tensors):
             reshard.check()
             plain, wait, signal = without_points(order)
@@ -306,8 +307,8 @@ class Runner(ClientVerbs):
         return shared
 
     def synchronize(self) -> None:
-        """Waits for all moves that this client has in CUDA streams, and raises the first Error of them. Of the moves
-        that this process has launched itself, it waits for those of the calling thread."""
+        """Waits for all moves that this client has in CUDA streams, and raises the first Error of theirs. Of the moves
+        that this process has launched itself, it waits only for those of the calling thread."""
         self._core.synchronize()
         if self._has_launched:
             self._local()._core.synchronize()

@@ -29,8 +29,8 @@ _T = TypeVar("_T")
 
 RETRY_S = 0.02  # delay between two attempts to connect again
 _SILENT_S = 2.0  # how long a canceled task waits for a service that does not answer
-# How long a new connection tries to share memory again: the service may refuse that while it still releases the same
-# memory of the old connection.
+# How long a new connection tries to share the memory that the old one shared: the service may refuse it until it has
+# released the same memory of the old connection.
 _REJOIN_MS = 5000
 
 
@@ -62,7 +62,7 @@ class Thread:
         return future
 
     def stop(self) -> None:
-        """Ends the thread after the functions that were submitted."""
+        """Ends the thread once it has called all functions that were submitted before."""
         self._queue.put(None)
 
 
@@ -96,7 +96,8 @@ class Patience:
 
 
 class Connection(Maker):
-    """A core, which is a connection of the extension, on a loop, and the requests that it has under way."""
+    """A core, that is, a connection of the C extension, which is used on an asyncio loop, and the requests that it has
+    under way."""
 
     def __init__(self, core: _core.Client, thread: Thread, reconnect: float, in_flight: int) -> None:
         self._core, self._thread, self._path = core, thread, core.path
@@ -107,7 +108,7 @@ class Connection(Maker):
         self._tasks: set[asyncio.Task[None]] = set()  # keeps tasks alive: the loop has only weak references
 
         self._is_busy = False  # the core belongs to the thread
-        self._waiting: deque[asyncio.Future[None]] = deque()  # those who wait for the core, in order
+        self._waiting: deque[asyncio.Future[None]] = deque()  # futures of the calls that wait for the core, in order
         self._is_releasing = False  # _release() is under way
 
         self._connecting = asyncio.Lock()  # held by the task that connects again
@@ -146,8 +147,8 @@ class Connection(Maker):
             await self._connect_again(patience)
 
     async def _until_idle(self) -> None:
-        """Waits until the core belongs to the loop. Those who wait are woken one by one, because each may give the core
-        to the thread again."""
+        """Waits until the core belongs to the loop. Calls that wait here are woken one by one, because each may give
+        the core to the thread again."""
         while self._is_busy:
             turn = self._loop.create_future()
             self._waiting.append(turn)
@@ -183,7 +184,7 @@ class Connection(Maker):
         return task
 
     async def _release(self) -> None:
-        """Releases what destructors have deferred, in the thread, because that waits for a reply."""
+        """Releases what destructors have deferred. This is done in the thread, because it waits for a reply."""
         try:
             with contextlib.suppress(ValueError):  # the client was closed meanwhile, which has released everything
                 await self._call(self._core.release_deferred)
@@ -201,7 +202,8 @@ class Connection(Maker):
         self._on_ready()
 
     def _watch(self) -> None:
-        """Has the loop watch the current socket of the library, and whether it can be written if it was full."""
+        """Has the loop watch the library's current socket for replies and, while requests wait because the socket is
+        full, for when it can be written."""
         fd, wants_write, _ = self._core.poll_fds()
         connection = (fd, self._core.reconnects)
         if connection != self._connection:
@@ -250,8 +252,9 @@ class Connection(Maker):
     # ---- Requests --------------------------------------------------------------------------------------
 
     async def _send(self, start: Callable[[Flight], Ticket | None], order: dict[str, Any]) -> None:
-        """Starts a request and waits for its end. If the service went away, starts it again on a new connection, unless
-        the request signals a point, which it may have done already."""
+        """Starts a request by calling start() with its Flight, and waits for its end. If the service went away, starts
+        it again on a new connection, unless the request signals a point, by its order, which it may have done
+        already."""
         patience = Patience(self._loop, self._reconnect)
         while True:
             try:

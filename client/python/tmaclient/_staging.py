@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves arrays that the service cannot reach, in chunks, through staging buffers in memory that it shares.
+"""Moves arrays that the service cannot reach: in chunks, through staging buffers in memory that is shared with it.
 
 Each chunk is copied into a staging buffer, moved by the service into another one, and copied out. While the service
 moves a chunk, the next one is copied in and the previous one is copied out. The staging memory of a move is bounded,
@@ -21,25 +21,27 @@ from ._errors import DisconnectedError, Error, OutOfRangeError
 from ._moves import Blocks, Move
 from ._scales import block_counts
 
-# A box is a chunk of the part of the destination that the source fills: its starts and its extents, counted from the
-# first element of that part.
+# A box describes a chunk of the part of the destination that the source fills. It has the chunk's starts, counted from
+# the first element of that part, and its extents.
 Box = tuple[tuple[int, ...], tuple[int, ...]]
 
-_LANES = 4  # limit of the chunks of a move that are under way at once
-_KEPT = 8  # limit of the regions that are kept for later moves: one for each of so many threads that move at once
-_CHUNK = 1 << 20  # bytes of one side of a chunk; chunks that stay in a core's cache are copied faster than large ones
+_LANES = 4  # maximum number of chunks of a move that are under way at once
+_KEPT = 8  # maximum number of regions that are kept for later moves; as many threads can reuse one at once
+_CHUNK = 1 << 20  # largest chunk, in bytes of one side; chunks that fit into a CPU's cache are copied faster
 _ALIGNMENT = 64  # alignment of tensors in a staging buffer, in bytes
 
 
 class Staging:
-    """The staging memory of a client. Each move takes a region of shared memory, and leaves it for a later move.
+    """The staging memory of a client. Each move takes a region of shared memory, and at its end leaves it for a later
+    move.
 
     A move never waits for the region of another one: while it runs, other code may run in its thread (finalizers,
     signal handlers, the caller's progress bar), and that code may move arrays itself, or wait for a thread that does. A
     move that fails does not leave its region, because a request may still be using it; the region is released with its
     last tensor.
 
-    limit   bytes of staging memory that a move takes, and that are kept, at most; a chunk that cannot be cut takes more
+    limit   maximum bytes of staging memory that a move takes, and that are kept for later moves; only a chunk that
+            cannot be cut may take more
     """
 
     def __init__(self, core: _core.Client, limit: int) -> None:
@@ -56,13 +58,14 @@ class Staging:
         stream: tuple[int, int] | None = None,
         **order: Any,
     ) -> None:
-        """Runs a move. reached: returns whether the service can reach a tensor. stream: the CUDA stream in which the
-        caller uses the side that is in device memory; None: both sides are in host memory."""
+        """Runs a move. reached: returns whether the service can reach a tensor. progress: a progress bar, or None.
+        stream: the CUDA stream in which the caller uses the side that is in device memory; None: both sides are in host
+        memory. order: the order of the requests (see _jobs)."""
         _Staged(self, move, reached, stream, order).run(progress)
 
     def run_blocks(self, blocks: Blocks, reached: Callable[[Tensor], bool], progress: Any = None, **order: Any) -> None:
-        """Runs a gather or a scatter. The blocks are selected when they are copied into or out of the staging
-        buffers."""
+        """Runs a gather or a scatter. The blocks are selected when they are copied into or out of the staging buffers.
+        The other arguments are those of run."""
         dst, src = blocks.dst, blocks.src
         per_block = count(src.shape) // max(src.shape[blocks.src_axis], 1)
         n = len(blocks.index)
@@ -121,13 +124,13 @@ class Staging:
             region = self._kept.pop(number, None)
             if region is not None and region.size >= size:
                 return region
-        region = None  # frees the last region, which is too small, before another one is made
+        region = None  # frees the region that was popped last, which is too small, before one is made
         rounded = max(1 << 16, 1 << (size - 1).bit_length())
         return self._core.create(max(size, min(rounded, self._limit)))
 
     def leave(self, region: Region) -> None:
-        """Keeps a region for a later move, or drops it if the regions kept would exceed the limit. No request uses the
-        region any more."""
+        """Keeps a region for a later move, or drops it if the regions kept would exceed the limit. No request may be
+        using the region any more."""
         if sum(kept.size for kept in list(self._kept.values())) + region.size <= self._limit:
             for number in range(_KEPT):
                 if self._kept.setdefault(number, region) is region:
@@ -146,20 +149,21 @@ class Lane:
         self._region, self._at = region, at
 
     def tensor(self, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
-        """Places a new tensor, without gaps, whose dimensions are in memory in the order of the given strides."""
+        """Places a new tensor without gaps, and returns it. Its dimensions are in memory in the order that the given
+        strides have."""
         t = self._region.tensor(self._at, dtype, tuple(shape), dense_like(shape, strides))
         self._at += round_up(t.nbytes)
         return t
 
     def copy(self, t: Tensor) -> Tensor:
-        """Places a copy of a tensor of this process's memory, and returns it."""
+        """Places a copy of a tensor that is in this process's memory, and returns the copy."""
         copy = self.tensor(t.dtype, t.shape, t.strides)
         copy.copy_from(t)
         return copy
 
     def place(self, t: Tensor, written: list[tuple[Tensor, Tensor]]) -> Tensor:
-        """Places a tensor that is written instead of t, a tensor of this process's memory, and returns it. Appends both
-        to written, from which the caller copies them back."""
+        """Places a tensor that is written instead of t, which is in this process's memory, and returns it. Appends both
+        to written, so that the caller can copy the placed one back to t."""
         staged = self.tensor(t.dtype, t.shape, t.strides)
         written.append((staged, t))
         return staged
@@ -169,12 +173,12 @@ class _Staged:
     """One move under way.
 
     has_...   whether the service can reach a tensor, so that it is not staged
-    grain     extents of the blocks that have a scale of their own, of which a chunk has whole ones; 1 without scales
+    grain     extents of a block that has a scale of its own; a chunk consists of whole blocks; 1 without scales
     n         extents of the permuted source
     before    width of the border before each dimension of the source, negative where it is cropped
-    after     the same behind each dimension
+    after     width of the border after each dimension, negative where it is cropped
     low       first index that the source fills in each dimension of the destination
-    high      end of what the source fills there; the rest is border
+    high      index after the last one that the source fills; what is outside of low to high is border
     extents   high - low
     chunk     extents of a chunk, in elements of the destination
     is_cut    whether each dimension is divided into chunks; the border of such a dimension is filled at the end
@@ -216,8 +220,9 @@ class _Staged:
         dst, src = self.move.dst, self.move.src
         limit = self.staging.chunk_bytes(2 + len(self.move.operands) + len(self.move.results))
         chunk = list(self.extents)
-        # The border of a dimension that is cut is filled by this process, from the elements inside. It cannot do that
-        # in device memory, nor where elements that the border repeats are cropped, so those dimensions are not cut.
+        # The border of a dimension that is cut is filled by this process, from the elements inside. That is not
+        # possible in device memory, nor where elements that the border repeats are cropped, so such dimensions are not
+        # cut.
         fixed = [
             (b > 0 or a > 0) and (not dst.is_host or (self.move.mode != "constant" and (b < 0 or a < 0)))
             for b, a in zip(self.before, self.after, strict=True)
@@ -334,7 +339,7 @@ class _Staged:
                 if len(under_way) == lanes:
                     self.finish(*under_way.popleft(), progress)
                 lane, move = Lane(region, i % lanes * lane_bytes), self.part(box)
-                written: list[tuple[Tensor, Tensor]] = []  # tensors in the lane, and those that they are copied back to
+                written: list[tuple[Tensor, Tensor]] = []  # tensors in the lane, each with the one it is copied back to
                 if not self.has_src:
                     move.src = lane.copy(move.src)
                 if move.conversion is not None:
@@ -403,8 +408,8 @@ class _Staged:
 
 
 def fill_border(staged: _Staged, d: int) -> None:
-    """Fills the border of a dimension that was cut from the elements inside, over the full extent of all other
-    dimensions."""
+    """Fills the border of dimension d, one of those that were cut, over the full extent of all other dimensions. What
+    it is filled with is taken from the elements inside, or is the constant."""
     dst, mode = staged.move.dst, staged.move.mode
     low, high, end = staged.low[d], staged.high[d], dst.shape[d]
     if mode == "constant":
@@ -414,7 +419,7 @@ def fill_border(staged: _Staged, d: int) -> None:
     rows = [*range(low), *range(high, end)]
     sources = [source_of(i - staged.before[d], staged.n[d], mode) + staged.before[d] for i in rows]
     at = 0
-    while at < len(rows):  # copies runs of rows whose sources are adjacent in one direction, or the same row
+    while at < len(rows):  # a copy takes a run of rows whose sources are adjacent, in one direction, or one row
         n, step = 1, 0
         while at + n < len(rows) and rows[at + n] == rows[at] + n:
             s = sources[at + n] - sources[at + n - 1]
@@ -436,7 +441,7 @@ def fill(dst: Tensor, value: Any) -> None:
 
 
 def source_of(i: int, n: int, mode: str) -> int:
-    """Returns which of n elements has to be at coordinate i, outside of 0 to n - 1, by one of np.pad's modes."""
+    """Returns which of n elements one of np.pad's modes puts at coordinate i, which is outside of 0 to n - 1."""
     if mode == "edge":
         return min(max(i, 0), n - 1)
     if mode == "wrap":
@@ -471,8 +476,8 @@ def part(t: Tensor, axis: int, start: int, n: int) -> Tensor:
 
 
 def dense_like(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
-    """Returns strides without gaps, whose dimensions are in memory in the order of the given strides, so that a copy
-    between the two layouts has the longest contiguous runs."""
+    """Returns strides without gaps for a shape. They put the dimensions into memory in the order that the given strides
+    have, so that a copy between the two layouts has the longest contiguous runs."""
     order = sorted(range(len(shape)), key=lambda d: abs(strides[d]) if shape[d] > 1 else 0, reverse=True)
     result, step = [0] * len(shape), 1
     for d in reversed(order):

@@ -22,7 +22,7 @@
 The operators of the first group write into the tensors that they are given. Those of the second group return new ones,
 in C order, and have gradients, except quantized. Tensors on one CUDA device are moved in the current stream by this
 process itself, so that torch.compile(mode="reduce-overhead") and other CUDA graphs can capture the operators. All
-operators of a process use one client, which `use` sets, or which is connected at the first call.
+operators of a process use one client: the one that use() sets, or else one that connects at the first call.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ _Axes = Sequence[int] | None
 
 
 class _Choice:
-    """The client of the operators, and the path where the next one connects. No lock guards it, because other code may
-    run while a client connects, and may call an operator. If two threads connect at once, either client will do."""
+    """The client of the operators, and the path where the next client connects. No lock guards them: other code, such
+    as a signal handler, may run in the thread while a client connects, and may call an operator. If two threads connect
+    at once, either client will do."""
 
     def __init__(self, client: Client | None, path: str | None) -> None:
         self.client, self.path = client, path
@@ -84,8 +85,8 @@ os.register_at_fork(after_in_child=_forget)
 
 # ---- Operators that write into tensors --------------------------------------------------------------------------
 class _Listed(NamedTuple):
-    """The last arguments of operators that take a list of blocks. PyTorch omits trailing arguments that are the
-    default."""
+    """The last arguments of operators that take a list of blocks. PyTorch omits trailing arguments that have their
+    default values."""
 
     dim: int = 0
     permute: _Axes = None
@@ -122,7 +123,7 @@ def transform(
     bias: Tensor | None = None,
 ) -> None:
     """Computes out = pad(src.permute(permute)). pad has two numbers for each dimension of the permuted tensor: the
-    widths before and after it.
+    widths before and after it. pad_mode is one of np.pad's modes; "constant" pads with value.
 
     With cast, which is "saturate", "exact" or "ieee", out may be of another type, and is
     pad(cast(src.permute(permute) * scale + bias)).
@@ -149,8 +150,8 @@ def quantize(
     least: float = 0.0,
     inverse_out: Tensor | None = None,
 ) -> None:
-    """Casts src.permute(permute) to out's type by a scale for each block. The scales are written into scale_out, and
-    their inverses into inverse_out; see Client.quantize."""
+    """Casts src.permute(permute) to out's type, with one scale for each block. The scales are written into scale_out,
+    and their inverses into inverse_out; see Client.quantize."""
     client().quantize(
         src.detach(),
         block,
@@ -164,9 +165,9 @@ def quantize(
 
 
 def _quantize_in_place(keyset: Any, *args: Any) -> None:
-    """Increments the version counters of tensors that quantize writes, which autograd needs. The function that PyTorch
-    2.11 registers for that raises IndexError if an optional tensor that the operator writes, here inverse_out, is
-    omitted."""
+    """Increments the version counters of the tensors that quantize writes, as autograd requires, and calls quantize.
+    This replaces the function that PyTorch 2.11 registers, which raises IndexError if an optional tensor that the
+    operator writes, here inverse_out, is omitted."""
     for written in (*args[1:3], *args[7:8]):
         if written is not None:
             torch.autograd.graph.increment_version(written)
@@ -182,36 +183,39 @@ with warnings.catch_warnings():  # PyTorch warns of every override
 
 @_listed("Tensor src, Tensor index, Tensor(a2!) out")
 def gather(src: Tensor, index: Tensor, out: Tensor, *listed: Any) -> None:
-    """Computes out = src.index_select(dim, index).permute(permute). Entries of an index on a device that are -1 or out
+    """Computes out = src.index_select(dim, index).permute(permute). If index is on a device, entries that are -1 or out
     of range are skipped. cast, scale and bias are those of transform."""
     client().gather(src.detach(), index, out=out, **_Listed(*listed).keywords())
 
 
 @_listed("Tensor(a0!) out, Tensor index, Tensor src")
 def scatter(out: Tensor, index: Tensor, src: Tensor, *listed: Any) -> None:
-    """Does out.index_copy_(dim, index, src.permute(permute)). No index may appear twice. cast, scale and bias are those
-    of transform."""
+    """Does out.index_copy_(dim, index, src.permute(permute)). No block of out may be named twice. cast, scale and bias
+    are those of transform."""
     client().scatter(out, index, src.detach(), **_Listed(*listed).keywords())
 
 
 @_listed("Tensor(a0!) out, Tensor src, Tensor pairs")
 def gather_scatter(out: Tensor, src: Tensor, pairs: Tensor, *listed: Any) -> None:
-    """Does out.index_copy_(dim, pairs[:, 1], src.permute(permute).index_select(dim, pairs[:, 0])). No entry of out may
-    appear twice. Pairs on a device with a number that is -1 or out of range are skipped. out and src may be the same
-    tensor if pairs is on the host, as for Client.gather_scatter. cast, scale and bias are those of transform."""
+    """Does out.index_copy_(dim, pairs[:, 1], src.permute(permute).index_select(dim, pairs[:, 0])). No block of out may
+    be named twice. If pairs is on a device, entries with a number that is -1 or out of range are skipped. out and src
+    may be the same tensor if pairs is on the host, as for Client.gather_scatter. cast, scale and bias are those of
+    transform."""
     client().gather_scatter(out, src.detach(), pairs, **_Listed(*listed).keywords())
 
 
 @_listed("Tensor[] src, Tensor index, Tensor(a2!) out")
 def gather_layers(src: Sequence[Tensor], index: Tensor, out: Tensor, *listed: Any) -> None:
-    """Gathers src[i] into out[i] for each i, in one request. The tensors of src have one shape, type and strides."""
+    """Gathers src[i] into out[i] for each i, in one request. The tensors of src must have the same shape, type and
+    strides."""
     layers = [t.detach() for t in src]
     client().gather(layers, index, out=out, **_Listed(*listed).keywords())
 
 
 @_listed("Tensor(a0!)[] out, Tensor index, Tensor src")
 def scatter_layers(out: Sequence[Tensor], index: Tensor, src: Tensor, *listed: Any) -> None:
-    """Scatters src[i] into out[i] for each i, in one request. The tensors of out have one shape, type and strides."""
+    """Scatters src[i] into out[i] for each i, in one request. The tensors of out must have the same shape, type and
+    strides."""
     client().scatter(list(out), index, src.detach(), **_Listed(*listed).keywords())
 
 
@@ -222,9 +226,9 @@ def reshard(
     destination_starts: Sequence[int],
     source_starts: Sequence[int],
 ) -> None:
-    """Assembles the destinations from the sources; all of them are slices of one tensor; see Client.reshard. The starts
-    list, for each slice in turn, the index in that tensor of the slice's first element, one number for each
-    dimension."""
+    """Assembles the destinations from the sources; all of them are slices of one tensor; see Client.reshard.
+    destination_starts and source_starts say where in that tensor each slice begins: they list, slice after slice, the
+    index of its first element, one number for each dimension."""
     client().reshard(
         _slices("destination_starts", destinations, destination_starts),
         _slices("source_starts", [t.detach() for t in sources], source_starts),
@@ -233,7 +237,7 @@ def reshard(
 
 @transform.register_fake
 def _(src: Tensor, out: Tensor, permute: _Axes = None, pad: _Axes = None, *rest: Any) -> None:
-    # rest begins with pad_mode and value.
+    # rest begins with pad_mode and value; the arguments of the conversion follow.
     shape, conversion = [src.shape[d] for d in _axes(permute, src.dim())], rest[2:]
     widths = _pairs(pad, src.dim()) or [(0, 0)] * src.dim()
     padded = [n + before + after for n, (before, after) in zip(shape, widths, strict=True)]
@@ -385,8 +389,8 @@ padded.register_autograd(_pad_back, setup_context=_keep_pads)
 # ---- Types ------------------------------------------------------------------------------------------------------
 @torch.library.custom_op("tma::converted", mutates_args=())
 def converted(src: Tensor, dtype: torch.dtype, cast: str = "saturate", permute: _Axes = None) -> Tensor:
-    """Returns src.permute(permute) as another type, in C order. cast is that of Client. The gradient is converted
-    back."""
+    """Returns src.permute(permute) as another type, in C order. cast: as for Client. The gradient is converted back to
+    src's type."""
     return client().transform(src.detach(), permute=permute, dtype=dtype, cast=as_type(Cast, cast))
 
 
@@ -411,8 +415,8 @@ converted.register_autograd(_convert_back, setup_context=_keep_type)
 # ---- Lists ------------------------------------------------------------------------------------------------------
 @torch.library.custom_op("tma::gathered", mutates_args=())
 def gathered(src: Tensor, index: Tensor, dim: int = 0) -> Tensor:
-    """Returns src.index_select(dim, index). Entries of an index on a device must be in range and not negative: others
-    leave their rows undefined."""
+    """Returns src.index_select(dim, index). If index is on a device, its entries must be in range and not negative:
+    blocks of the result for other entries are undefined."""
     return client().gather(src.detach(), index, axis=dim)
 
 
@@ -442,8 +446,8 @@ gathered.register_autograd(_scatter_back, setup_context=_keep_index)
 def quantized(
     src: Tensor, block: _Axes, dtype: torch.dtype = torch.float8_e4m3fn, power_of_two: bool = False, least: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Returns src as a small floating-point type, and the float32 scale of each block; see Client.quantize. There is no
-    gradient."""
+    """Returns src cast to a small floating-point type, and the float32 scale of each block; see Client.quantize. There
+    is no gradient."""
     data, scale = client().quantize(src.detach(), block, dtype=dtype, power_of_two=power_of_two, least=least)
     return data, scale
 
@@ -503,7 +507,8 @@ def _is_integer(index: Tensor) -> bool:
 
 
 def _check_layers(name: str, layers: Sequence[Tensor], other: str, stacked: Tensor) -> None:
-    """Raises an error if layers differ in shape or type, or the first dimension of stacked does not count as many."""
+    """Raises an error if layers differ in shape or type, or if the first extent of stacked is not the number of layers.
+    name, other: names of the arguments, for errors."""
     torch._check(len(layers) > 0, lambda: f"{name}: it is empty; there is at least one layer")
     for i, t in enumerate(layers):
         _check_like(f"{name}[{i}]", t, layers[0].shape, layers[0].dtype)
@@ -513,7 +518,7 @@ def _check_layers(name: str, layers: Sequence[Tensor], other: str, stacked: Tens
 
 
 def _check_like(name: str, tensor: Tensor, shape: Sequence[Any], dtype: torch.dtype) -> None:
-    """Raises an error if a tensor has not this shape and type."""
+    """Raises an error if a tensor does not have this shape and type."""
     torch._check(tensor.dtype == dtype, lambda: f"{name}: {tensor.dtype}; it has to be {dtype}")
     torch._check(tensor.dim() == len(shape), lambda: f"{name}: {tensor.dim()} dimensions; it has to have {len(shape)}")
     for extent, expected in zip(tensor.shape, shape, strict=True):
@@ -521,7 +526,8 @@ def _check_like(name: str, tensor: Tensor, shape: Sequence[Any], dtype: torch.dt
 
 
 def _check_operands(shape: Sequence[Any], cast: str | None = None, scale: Any = None, bias: Any = None) -> None:
-    """Raises an error for an unknown cast, and for operands whose type is unsuitable or that do not broadcast."""
+    """Raises an error for an unknown cast, and for operands whose type is unsuitable or that do not broadcast against
+    shape."""
     torch._check(cast is None or cast in CASTS, lambda: f"cast: {cast!r}; it is one of {', '.join(CASTS)}")
     for name, operand in (("scale", scale), ("bias", bias)):
         if operand is None:

@@ -2,13 +2,13 @@
 """The receives of a stage. Each is matched with an offer of the same peer and tag, lends slots to the sender, and
 scatters the data that arrives in them.
 
-The sender may write into a slot that is lent to it until its data has arrived, or the sender has said that no write is
-under way, or the sender is gone. Until then the slot is lent to nobody else, even if the receive has failed: data that
-arrives late would be taken for that of another transfer. After a peer is gone and its connection is closed, the network
-card may go on for a moment to write data that it had received before, so the peer's slots are free only after
+The sender may write into a slot that is lent to it until the slot's data has arrived, the sender has said that no write
+is under way, or the sender is gone. Until then the slot is lent to nobody else, even if the receive has failed: data
+that arrives late would be taken for that of another transfer. After a peer is gone and its connection is closed, the
+network card may go on for a moment to write data that it had received before, so the peer's slots are free only after
 SETTLE_S.
 
-Callers that change anything hold the stage's lock.
+Callers that change anything must hold the stage's lock.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ._slots import Queue, Slots
 # This limits the offers of one peer that no receive has matched yet. All peers whose metadata the agent does not have
 # count as one.
 MOST_OFFERS = 4096
-_MOST_GRANTS = 1024  # slots in one grant message
+_MOST_GRANTS = 1024  # maximum number of slots in one grant message
 SETTLE_S = 1.0  # time from the loss of a peer until the slots that were lent to it are free again
 
 Key = tuple[str, int, int]  # names an offer: peer, number of the peer's stage, and the peer's number of the transfer
@@ -102,11 +102,12 @@ class Receivers:
         # name of the peer, or "" for all peers whose metadata the agent does not have.
         self._waiting: dict[Key, tuple[str, str]] = {}
         self._n_offers: Counter[str] = Counter()  # unmatched offers of each account
-        self._stages: dict[str, int] = {}  # number of each peer's stage that made an offer last
+        self._stages: dict[str, int] = {}  # by peer: number of its stage that made the last offer
         self._met: dict[Key, Receiving] = {}  # receives that were matched with an offer
         self._all: set[Receiving] = set()
         self._queue: Queue[Receiving] = Queue(slots)
-        # Keys under which slots of lost peers were left behind, each with the time when the slots are free again.
+        # Keys under which slots that were lent to lost peers are left behind, each with the time when the slots are
+        # free again.
         self._settling: list[tuple[float, object]] = []
         self.bytes = 0  # bytes that were scattered so far
 
@@ -135,7 +136,7 @@ class Receivers:
                 self._exchange.await_stream(stream, lambda error: self._on_stream(receiving, error))
                 receiving.n_streams += 1
         except BaseException:
-            # The callbacks of streams that are awaited already see the error and start nothing.
+            # Some streams may be awaited already. Their callbacks will see the error and start nothing.
             receiving.error = CanceledError("it was not begun")
             self._all.discard(receiving)
             raise
@@ -162,7 +163,7 @@ class Receivers:
         key = (peer, message["from"], message["id"])
         if key in self._met or key in self._waiting:
             return
-        if is_known:  # the number of unknown peers is not limited, so nothing is recorded of them
+        if is_known:  # there may be any number of unknown peers, so their stages are not recorded
             self._lose_earlier(peer, message["from"])
         place = (peer, message["tag"])
         expected = self._expected.get(place)
@@ -209,8 +210,8 @@ class Receivers:
         self._check(receiving)
 
     def _divide(self, destination: Destination, message: Message) -> Pieces:
-        """Returns the division into pieces of an offer, after checking that it matches the destination, whose dtype is
-        then that of the wire. The errors say what does not match."""
+        """Checks that an offer matches the destination, and returns its division into pieces. Sets the destination's
+        dtype to the offer's, which is the type on the wire. Errors say what does not match."""
         shape, dtype = message["shape"], message["dtype"]
         if message["slot_bytes"] < 1:
             raise ProtocolError(f"the offer's slot_bytes is {message['slot_bytes']}; it is 1 or more")
@@ -256,7 +257,8 @@ class Receivers:
         self._scatter(receiving, slot, number)
 
     def on_failed(self, peer: str, message: Message, error: Error) -> None:
-        """Handles the failure of the sender, which writes no more: all slots that were lent to it are free."""
+        """Handles the failure of a transfer at its sender, which writes no more: all slots that were lent for the
+        transfer are free."""
         key = (peer, message["from"], message["id"])
         self.slots.recover(key)
         receiving = self._met.get(key)
@@ -275,7 +277,7 @@ class Receivers:
 
     def lose(self, peer: str, why: str, stage: int | None = None) -> None:
         """Fails the receives of a peer that is gone, and drops its offers. The slots that were lent to it are free
-        after SETTLE_S. stage: number of the only stage of the peer's that is gone; None: all of them."""
+        after SETTLE_S. stage: number of the peer's stage that is gone, if only one is; None: all of them."""
         for key in [k for k in self._waiting if k[0] == peer and stage in (None, k[1])]:
             self._take_offer((peer, self._waiting[key][0]), key)
         if stage is None:
@@ -299,7 +301,8 @@ class Receivers:
     # ---- Pieces --------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> bool:
-        """Frees slots that have settled, and lends free slots to senders. Returns whether any slot was lent."""
+        """Frees slots of lost peers whose SETTLE_S is over, and lends free slots to senders. Returns whether any slot
+        was lent."""
         while self._settling and self._settling[0][0] <= now:
             self.slots.recover(self._settling.pop(0)[1])
         lent: dict[Receiving, list[int]] = {}
@@ -355,8 +358,8 @@ class Receivers:
     # ---- The end -------------------------------------------------------------------------------------------
 
     def fail(self, receiving: Receiving, error: Exception, tell: bool = True) -> None:
-        """Marks a receive as failed, unless it is already. It ends when its scatters under way have ended. tell:
-        whether the sender has to be told."""
+        """Marks a receive as failed, unless it has failed already. The receive ends when its scatters under way have
+        ended. tell: whether the sender has to be told."""
         if receiving.error is None:
             receiving.error = error
             if receiving.key is None:

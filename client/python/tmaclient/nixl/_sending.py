@@ -6,7 +6,7 @@ A piece takes a slot of this stage only when the receiver has granted one for it
 up the others. A send waits for the writes that it has begun, unless the peer is gone: NIXL cannot cancel a write, and
 the receiver must not lend the slot to another transfer before the write has ended.
 
-Callers that change anything hold the stage's lock.
+Callers that change anything must hold the stage's lock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ._pieces import Pieces
 from ._sides import Source
 from ._slots import Queue, Slots
 
-_MOST_AT_ONCE = 2  # gathers that one step starts; few, so that pieces gathered meanwhile are written soon
+_MOST_AT_ONCE = 2  # maximum number of gathers that one step starts; small, so that gathered pieces are written soon
 
 
 class Grant(NamedTuple):
@@ -117,7 +117,7 @@ class Senders:
                 self._exchange.await_stream(stream, lambda error: self._on_stream(sending, error))
                 sending.n_streams += 1
         except BaseException:
-            # The callbacks of streams that are awaited already see the error and start nothing.
+            # Some streams may be awaited already. Their callbacks will see the error and start nothing.
             sending.error = CanceledError("it was not begun")
             del self._all[sending.number]
             raise
@@ -196,8 +196,8 @@ class Senders:
         self._check(sending)
 
     def on_failed(self, peer: str, message: Message, error: Error) -> None:
-        """Handles the failure of the receiver. It is told, by `failed` or `closed`, when no write into its slots is
-        under way."""
+        """Handles the failure of a transfer at its receiver. The receiver is told, by `failed` or `closed`, when no
+        write into its slots is under way."""
         sending = self._find(peer, message)
         if sending is None:
             self._exchange.tell(peer, "closed", to=message["from"], id=message["id"])
@@ -214,7 +214,8 @@ class Senders:
         return sending
 
     def lose(self, peer: str, why: str) -> None:
-        """Fails the sends to a peer that is gone. The connection to it is closed, so that its writes have ended."""
+        """Fails the sends to a peer that is gone. The connection to the peer must be closed, so that writes to it have
+        ended."""
         for writing in [w for w in self._writing if w.sending.peer == peer]:
             self._writing.remove(writing)
             writing.write.release()
