@@ -204,8 +204,9 @@ class AsyncRunner(Connection):
         await self._send(start, order)
 
     async def _await(self, wait: tuple[Region, int, int] | None, order: dict[str, Any]) -> None:
-        """Waits for the point that a move of several requests waits for. This process waits, and not the service,
-        because it reads staged arrays itself. order: the move's order, for its wait_ms."""
+        """Waits until the point is reached that a move of several requests has to wait for; wait None: there is none.
+        This process waits, and not the service, because it reads staged arrays itself. order: the move's order, for its
+        wait_ms."""
         if wait is None or _core.wait_point(*wait, 0):
             return
         limit = order.get("wait_ms")
@@ -297,7 +298,7 @@ class AsyncRunner(Connection):
 
     async def _run_staged(self, job: Job, is_on_device: bool) -> None:
         """Runs a move in the stager: a move of large arrays, in chunks through staging memory, or a move with a side on
-        a device that the service cannot be asked for as it is."""
+        a device that cannot be sent to the service as it is."""
         blocking, stager = await self._blocking_client()
         job.progress = progress = _Progress(progress_bar(job))
         run = blocking._run_on_device if is_on_device else blocking._run_on_host

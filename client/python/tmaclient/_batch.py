@@ -49,7 +49,8 @@ class Collector(Verbs):
         bias: Any = None,
         amax: Amax | None = None,
     ) -> Any:
-        """Adds a run of a plan of the same client."""
+        """Adds a run of a plan of the same client, and returns the array that the run will fill. The arguments are
+        those of a call of the plan."""
         return self._add(plan._job(src, out, self._options.converting(scale=scale, bias=bias, amax=amax)))
 
     def _add(self, job: Job) -> Any:
@@ -74,7 +75,7 @@ class Batch(Collector):
             self.run()
 
     def run(self) -> None:
-        """Runs the collected moves: those whose arrays the service reaches in one request, and the others after it,
+        """Runs the collected moves. Those whose arrays the service reaches share one request; the others run after it,
         each by itself. Moves on devices take at least one request for each stream."""
         client, jobs = self._client, self._jobs
         self._jobs = []
@@ -112,8 +113,8 @@ class Batch(Collector):
 
 
 def messages(jobs: list[Job]) -> Iterator[list[Job]]:
-    """Yields jobs in parts, each of which fits into one message. The core splits batches that it runs and waits for,
-    but not those that are enqueued in a stream or submitted on a loop."""
+    """Yields jobs in parts, each of which fits into one message. For a batch that is run and waited for, the core does
+    this itself, but not for one that is enqueued in a stream or submitted on a loop."""
     part: list[Job] = []
     left = _ELEMENTS
     for job in jobs:

@@ -120,8 +120,9 @@ class Runner(ClientVerbs):
             inexact.collect(partial(self._staging.run_blocks, blocks, self._is_reached, bar, **order))
 
     def _await(self, wait: tuple[_core.Region, int, int] | None, order: dict[str, Any]) -> None:
-        """Waits for the point that a move of several requests waits for. This thread waits, and not the service,
-        because it reads staged arrays itself. order: the move's order, for its wait_ms."""
+        """Waits until the point is reached that a move of several requests has to wait for; wait None: there is none.
+        This thread waits, and not the service, because it reads staged arrays itself. order: the move's order, for its
+        wait_ms."""
         if wait is None:
             return
         limit = order.get("wait_ms") or int(self._core.info().get("limits", {}).get("wait_deadline_ms", 0)) or -1
@@ -182,8 +183,8 @@ class Runner(ClientVerbs):
         is_any_host: bool,
     ) -> None:
         """Launches the requests of a job into its first stream. If there are several streams, first waits for the work
-        in all of them, and at last for the end of the requests, as it does if is_waited_for. If is_any_host, each
-        request runs when the work in the first stream has ended, and its end is waited for."""
+        in all of them. Waits for the end of the requests if there are several streams, or if is_waited_for. If
+        is_any_host, each request runs when the work in the first stream has ended, and its end is waited for."""
         for stream in streams if len(streams) > 1 else ():
             core.synchronize(stream)
         for request, order in zip(requests, orders_of(job.order, len(requests)), strict=True):

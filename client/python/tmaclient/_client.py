@@ -45,9 +45,9 @@ class Client(Runner):
     ones.
 
         dtype             type of the result: a name, or a type of NumPy's or torch's; None: src's, or with cast out's
-        cast              "saturate": the nearest finite value; "exact": OutOfRangeError, which says of how many
-                          elements, if the type does not have the value of any; "ieee": as astype does, so that
-                          infinities stay, and integers keep their low bits. With dtype, the default is "saturate"
+        cast              "saturate": the nearest finite value; "exact": OutOfRangeError if the type lacks the value of
+                          any element, and the error says of how many; "ieee": as astype does, so that infinities
+                          stay, and integers keep their low bits. With dtype, the default is "saturate"
         scale, bias       numbers, lists of numbers, or arrays of float32 or float64 that broadcast against the permuted
                           src. The calculation is in float32, or in float64 if either type is float64 or an integer
                           type of 32 or 64 bits
@@ -58,14 +58,16 @@ class Client(Runner):
                           its end
         wait_timeout      seconds that the wait may take (WaitTimeoutError)
         priority          "normal", "background" or "urgent", among the user's connections
-        multiprocessors   limit of the device's multiprocessors that the move occupies; 0: as many as the service allows
-        host_threads      limit of the service's threads that move bytes at once; 0: as many as the service allows
+        multiprocessors   maximum number of the device's multiprocessors that the move occupies; 0: as many as the
+                          service allows
+        host_threads      maximum number of the service's threads that move bytes of the move at once; 0: as many as the
+                          service allows
         deadline          seconds within which the move has to begin; otherwise nothing is moved (WaitTimeoutError). Not
                           for moves in a CUDA stream, nor for those that take several requests, as moves of ordinary
                           arrays do
         progress          True shows a progress bar (needs tqdm); or an object with update(bytes) and close(). Only
                           staged arrays have progress
-        synchronous       True: the call waits for the end also on a CUDA device
+        synchronous       True: the call waits for the end of the move even on a CUDA device
     """
 
     def __init__(
@@ -92,8 +94,8 @@ class Client(Runner):
         return local()
 
     def close(self) -> None:
-        """Closes the connection when all requests under way have ended. Arrays that it made remain valid; calls raise
-        ValueError from now on. Closing again does nothing."""
+        """Closes the connection when all requests under way have ended. Arrays that the client made remain valid; calls
+        of the client raise ValueError from now on. Closing again does nothing."""
         self._core.close()
 
     def __enter__(self) -> Self:
@@ -145,8 +147,8 @@ class Client(Runner):
         MiB share regions; a larger one keeps a descriptor open. dtype is a name, or a type of NumPy's or torch's. If
         NumPy is not installed, or lacks the type, the result is a Tensor. device: if the service has several, the one
         that will move the array, by its UUID or its position in info()["devices"]; other devices map it when they first
-        need it. QuotaError: a limit of the user's memory is reached; NoMemoryError; NotFoundError: the service has no
-        such device."""
+        need it. QuotaError: a limit of the user's memory is reached. NoMemoryError: there is not enough memory.
+        NotFoundError: the service has no such device."""
         where = device if device is None or isinstance(device, str) else str(operator.index(device))
         extents = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
         if is_exponents(dtype):
@@ -161,14 +163,15 @@ class Client(Runner):
     zeros = empty
 
     def register(self, array: Any, *, readonly: bool = False) -> _core.Region:
-        """Shares an array's memory with the service, without a copy, until the returned region is released. It is
-        device memory, or host memory that maps a file in memory, such as that of multiprocessing.shared_memory or a
-        np.memmap in /dev/shm. Other host memory belongs to this process alone and cannot be shared (UnsupportedError):
-        make the array with empty() instead. From users that it does not trust, a service with a GPU takes only memfds
-        that it can seal (UnsupportedError, too). Keep the region for as long as the array is to be moved without
-        staging. Until its release the memory stays mapped, if Python knows its owner: close() of its mmap, or of its
-        SharedMemory, raises BufferError. If other memory is mapped at the same address nevertheless, that is staged.
-        readonly: the service may only read the memory, and a request that writes it raises PermissionDeniedError."""
+        """Shares an array's memory with the service, without a copy, until the returned region is released. The array
+        must be in device memory, or in host memory that maps a file in memory, such as that of
+        multiprocessing.shared_memory or a np.memmap in /dev/shm. Other host memory belongs to this process alone and
+        cannot be shared (UnsupportedError): make the array with empty() instead. From users that it does not trust, a
+        service with a GPU takes only memfds that it can seal (UnsupportedError, too). Keep the region for as long as
+        the array is to be moved without staging. Until its release the memory stays mapped, if Python knows its owner:
+        close() of its mmap, or of its SharedMemory, raises BufferError. If other memory is mapped at the same address
+        nevertheless, that memory is staged. readonly: the service may only read the memory, and a request that writes
+        it raises PermissionDeniedError."""
         t = adapt(array, "array").tensor
         try:
             return self._core.register(t, readonly or t.readonly, mapping_of(array) if t.is_host else None)

@@ -101,26 +101,28 @@ class Conversion(NamedTuple):
         return ", ".join(words)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Conversion:
-        """Returns the same with the tensors that change() returns for the operands."""
+        """Returns the same conversion with the tensors that change() returns for the operands."""
         scale, bias = (change(o) if isinstance(o, Tensor) else o for o in (self.scale, self.bias))
         return self._replace(scale=scale, bias=bias)
 
     def replaced(self, tensors: Sequence[Tensor]) -> Conversion:
-        """Returns the same with other operands, in the order of `tensors`."""
+        """Returns the same conversion with other tensors as operands, in the order of the property tensors."""
         rest = iter(tensors)
         return self.map(lambda _: next(rest))
 
     def writing(self, results: Sequence[Tensor]) -> Conversion:
-        """Returns the same with other tensors of scales to write, in the order of `results`."""
+        """Returns the same conversion with other tensors of scales to write, in the order of the property results."""
         rest = iter(results)
         return self if self.amax is None else self._replace(amax=self.amax.map(lambda _: next(rest)))
 
     def box(self, starts: Sequence[int], extents: Sequence[int]) -> Conversion:
-        """Returns the conversion of a part of the permuted source, with amax unchanged."""
+        """Returns the conversion of the part of the permuted source that has these starts and extents, with amax
+        unchanged."""
         return self.map(lambda t: box_of(t, starts, extents))
 
     def without(self, axis: int) -> Conversion:
-        """Returns the conversion of one entry along an axis, along which the operands have an extent of 1."""
+        """Returns the conversion of a single block: the operands, which must have an extent of 1 along the axis,
+        without it."""
         return self.map(
             lambda t: t.part(0, t.shape[:axis] + t.shape[axis + 1 :], t.strides[:axis] + t.strides[axis + 1 :])
         )
@@ -168,7 +170,7 @@ def parse_conversion(
 
 def parse_operand(obj: Any, name: str, shape: Sequence[int], axis: int | None, arrays: list[Array]) -> Operand:
     """Returns the argument scale or bias as an operand, a tensor with as many dimensions as shape. Appends its array to
-    arrays."""
+    arrays. axis: as for parse_conversion."""
     if obj is None or is_number(obj):
         return obj
     array = adapt(array_of(obj, name), name)

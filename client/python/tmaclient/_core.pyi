@@ -35,8 +35,8 @@ class Tensor:
     def __new__(cls, object: Any, dtype: str | None = None, stream: int | None = None) -> Self: ...
     @staticmethod
     def exchanged(array: object, /) -> Tensor | None:
-        """Returns a view of an array, by DLPack's table of C functions. None: its type has no such table, or the array
-        is more than its elements, such as one that requires grad."""
+        """Returns a view of an array, by DLPack's table of C functions. None: the array's type has no such table, or
+        the array means more than its elements, such as one that requires grad."""
     @staticmethod
     def at(
         address: int,
@@ -61,12 +61,13 @@ class Tensor:
     device: Final[tuple[int, int]]
     stream: Final[int | None]
     def part(self, offset: int, shape: Sequence[int], strides: Sequence[int], /) -> Tensor:
-        """Returns a view of a part, which begins at element offset."""
+        """Returns a view of a part, which begins `offset` elements after this tensor's first element."""
     def viewed(self, dtype: str, shape: Sequence[int], /) -> Tensor: ...
     def copy_from(self, source: Tensor, /) -> None: ...
     def copy_blocks(self, source: Tensor, axis: int, index: Tensor, start: int, is_scatter: bool, /) -> None:
-        """Copies the blocks that an index selects, from its entry `start` on. is_scatter: the index has numbers of
-        blocks of this tensor, and otherwise of source."""
+        """Copies blocks of source, along an axis, to blocks of this tensor. is_scatter: block i of source is copied to
+        the block of this tensor that entry start + i of the index names. Otherwise, the block of source that this entry
+        names is copied to block i of this tensor."""
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def __dlpack__(
         self,
@@ -135,8 +136,9 @@ class Request:
     ) -> Request:
         """Returns a request that moves the blocks that an index selects. An index of two dimensions, with scatter
         false, has pairs of a block of src and one of dst. Limits are numbers of blocks, steps are in bytes. A side has
-        1024 layers at most: a tuple lists them, the first of which is all_dst or all_src; a number is the distance in
-        bytes from one layer to the next within all_dst or all_src. At least one of the two sides lists its layers."""
+        at most 1024 layers. They are given as a tuple, whose first tensor is all_dst or all_src, or as a number: the
+        distance in bytes from one layer to the next within all_dst or all_src. At least one of the two sides lists its
+        layers."""
     def again(self, index: Tensor, bytes: Tensor, layers: tuple[Tensor, ...], /) -> Request:
         """Returns a request of the same form for another list of as many entries. layers replace those of the side that
         the index selects, and are as many and laid out in the same way. bytes replaces the other side: contiguous bytes

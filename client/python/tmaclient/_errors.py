@@ -68,7 +68,7 @@ class NotFoundError(Error, LookupError, status=Status.NOT_FOUND):
 
 
 class AlreadyExistsError(Error, status=Status.ALREADY_EXISTS):
-    """The client is already connected."""
+    """The client is already connected, or an agent has other metadata under the name of a peer."""
 
 
 class UnsupportedError(Error, status=Status.UNSUPPORTED):
@@ -92,7 +92,7 @@ class WaitTimeoutError(Error, TimeoutError, status=Status.TIMEOUT):
 
 
 class CanceledError(Error, status=Status.CANCELED):
-    """The request was canceled before it started."""
+    """The request was canceled before it started, or a staged move or a transfer before it ended."""
 
 
 class DeviceLostError(Error, status=Status.DEVICE_LOST):

@@ -15,8 +15,8 @@ from ._core import Tensor
 
 class Layers:
     """The layers on one side of a move: separate arrays, or one array whose first dimension counts the layers. A gather
-    and a scatter take it in place of a list, so that a caller who moves the same layers many times adapts them only
-    once, with Layers.parse. layers[a:b] selects some of them.
+    and a scatter take a Layers object in place of a list of arrays, so that a caller who moves the same layers many
+    times adapts them only once, with Layers.parse. layers[a:b] selects some of them.
 
     arrays   the caller's arrays: one for each layer, or the array that has them all
     first    tensor of the first layer
@@ -26,8 +26,8 @@ class Layers:
     __slots__ = ("_tensors", "arrays", "first", "whole")
 
     def __init__(self, arrays: tuple[Array, ...], tensors: tuple[Tensor, ...] | None, whole: Tensor | None) -> None:
-        """Takes the caller's arrays, and either the tensors of the layers or the tensor of the whole; the other one is
-        None."""
+        """Takes the caller's arrays, and either the tensors of the layers or, for one array that has all of them, its
+        tensor as whole; the other argument is None."""
         self.arrays, self.whole, self._tensors = arrays, whole, tensors
         self.first = tensors[0] if tensors is not None else self._part(0)
 
@@ -121,8 +121,8 @@ def is_layered(obj: Any) -> bool:
 
 
 def overlapping(these: Sequence[Tensor], others: Sequence[Tensor]) -> list[bool]:
-    """Returns for each of these whether the range of bytes from its first to its last element intersects that of any of
-    the others."""
+    """Returns, for each of these tensors, whether the range of bytes from its first to its last element intersects the
+    range of any of the others."""
     if len(these) == len(others) == 1:
         (a, a_size), (b, b_size) = these[0].extent, others[0].extent
         return [a < b + b_size and b < a + a_size and a_size > 0 and b_size > 0]

@@ -253,7 +253,7 @@ class Connection(Maker):
 
     async def _send(self, start: Callable[[Flight], Ticket | None], order: dict[str, Any]) -> None:
         """Starts a request by calling start() with its Flight, and waits for its end. If the service went away, starts
-        it again on a new connection, unless the request signals a point, by its order, which it may have done
+        it again on a new connection, unless the order has a point to signal: the request may have signaled it
         already."""
         patience = Patience(self._loop, self._reconnect)
         while True:

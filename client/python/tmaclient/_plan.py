@@ -58,8 +58,8 @@ def _text(value: Any) -> str:
 
 class PreparedPlan(_core.Plan):
     """A transform that was checked once: plan(src, out) runs it and returns out, or without out a new array like src.
-    scale= and bias= replace the arrays that the plan was made with, and amax= has arrays that replace those of its
-    scales."""
+    scale= and bias= replace the arrays that the plan was made with, and the arrays of amax= those that the plan writes
+    scales into."""
 
     _client: Any  # a Maker; it has to be a Client if the plan is called directly
     _move: Move
@@ -89,7 +89,8 @@ class PreparedPlan(_core.Plan):
         return Job(prepared, out, result.kind, (result, array, *operands), options)
 
     def _conversion(self, options: Options) -> tuple[Conversion | None, tuple[Array, ...]]:
-        """Returns the conversion of a run, with its arrays or else those of the plan, and the arrays."""
+        """Returns the conversion of a run, and the arrays that it reads and writes: those given for the run, and
+        otherwise those of the plan."""
         casting, own = options.casting, self._move.conversion
         if casting.dtype is not None or casting.cast is not None:
             raise TypeError("dtype, cast: the plan has its own; a run takes only the arrays scale and bias, and amax's")
@@ -146,7 +147,7 @@ class AsyncPlan:
 
 
 def _check_amax(conversion: Conversion | None, own: Conversion | None) -> None:
-    """Raises ValueError if a run has other parameters of scales than the plan."""
+    """Raises ValueError if the plan has no amax, or the amax of a run differs from it in more than its arrays."""
     plans, runs = own.amax if own is not None else None, conversion.amax if conversion is not None else None
     if plans is None:
         raise ValueError("amax: the plan was made without it")
@@ -183,7 +184,7 @@ class _Prepared(Move):
 
     def request(self, core: _core.Client | None = None) -> _core.Request:
         """Returns a request that runs the plan, or one of the move itself, if a tensor was replaced by one in staging
-        memory with other strides, or if this process launches the move although a service has the plan."""
+        memory, which may have other strides, or if this process launches the move although a service has the plan."""
         dst, src, conversion = self._sides
         is_same = self.dst is dst and self.src is src and self.conversion is conversion
         is_launched = core is not None and core.is_local and not self._of.is_local

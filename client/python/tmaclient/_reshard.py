@@ -21,9 +21,9 @@ class Slice(NamedTuple):
 
 
 def shards(arrays: Iterable[Any], axis: int = 0) -> list[Slice]:
-    """Returns the slices of arrays that are adjacent along an axis of a tensor, in their order, as in tensor
-    parallelism, where array r belongs to rank r. Their extents along the axis may differ. For other tilings, make each
-    Slice yourself."""
+    """Returns the slices of arrays that lie one after the other along an axis of a tensor, as in tensor parallelism,
+    where array r belongs to rank r. Their extents along the axis may differ. For other tilings, make each Slice
+    yourself."""
     slices: list[Slice] = []
     at = 0
     for i, array in enumerate(arrays):
@@ -70,20 +70,20 @@ class Reshard:
         return cls([array for array, _ in both], [start for _, start in both], len(written), given)
 
     def check(self) -> None:
-        """Raises the errors that the service would raise if it saw all memory. It is called before anything is
+        """Raises the errors that the service would raise if it reached all memory. It is called before anything is
         staged."""
         n, tensors = self.n_destinations, self.tensors
         written = [(f"destinations[{i}]", t) for i, t in enumerate(tensors[:n])]
         _core.check_apart(written, [(f"sources[{i}]", t) for i, t in enumerate(tensors[n:])])
 
     def request(self, tensors: Sequence[Tensor] | None = None) -> Request:
-        """Returns the request, with other tensors in place of its own if they are given."""
+        """Returns the request of the reshard. tensors: tensors to take in place of its own; None: its own."""
         given = self.tensors if tensors is None else tensors
         return Request.reshard(given, self.starts, self.n_destinations, self.shape)
 
     def streams(self) -> dict[int, tuple[int, int]]:
-        """Returns, for the ordinal of each device that there are arrays on, the caller's stream of the first array
-        there, by its handle and that ordinal."""
+        """Returns the caller's stream on each device that has arrays, by the ordinal of the device: that of the first
+        array there, as its handle and the ordinal."""
         streams: dict[int, tuple[int, int]] = {}
         for a in self.arrays:
             if a.tensor.is_host or a.tensor.size == 0:

@@ -32,7 +32,7 @@ class Amax(NamedTuple):
                        ceil(extent / block) in each; float32, or with power_of_two also uint8 or float8_e8m0fnu, which
                        hold only the biased exponents. None: the scales are not written
         inverse        writable array for 1 / scale, of the same shape and types; None: they are not written. At least
-                       one of the two is given. They share no bytes with other arrays
+                       one of the two must be given, and they must share no bytes with other arrays
         power_of_two   True: scales are rounded up to powers of two
         least          lower bound of the largest magnitude of a block; 0 or more
 
@@ -49,16 +49,17 @@ class Amax(NamedTuple):
 
     @property
     def results(self) -> tuple[Tensor, ...]:
-        """The tensors that are written. It is valid only for what parse_amax returned, which has tensors."""
+        """The tensors that are written. Valid only for an Amax from parse_amax, which has tensors in place of
+        arrays."""
         return tuple(t for t in (self.scale, self.inverse) if t is not None)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Amax:
-        """Returns the same with the tensors that change() returns for them."""
+        """Returns the same Amax with the tensors that change() returns for scale and inverse."""
         scale, inverse = (None if t is None else change(t) for t in (self.scale, self.inverse))
         return self._replace(scale=scale, inverse=inverse)
 
     def box(self, starts: Sequence[int], extents: Sequence[int]) -> Amax:
-        """Returns the same for a part of the result. The starts are multiples of the extents of a block."""
+        """Returns the same Amax for a part of the result. The starts must be multiples of the extents of a block."""
 
         def part(t: Tensor) -> Tensor:
             shape = block_counts(extents, self.block)
@@ -95,7 +96,8 @@ class Scaling(NamedTuple):
 
 
 def quantized_dtype(dtype: Any, cast: Any, out: Any) -> tuple[Any, Any]:
-    """Returns dtype and cast of the transform that quantize becomes. dtype None: that of out, with a cast."""
+    """Returns dtype and cast for the transform that quantize becomes. If dtype is None, the type is that of out, which
+    takes a cast without dtype, or _DEFAULT if out is None, too."""
     if dtype is not None:
         return dtype, cast
     return (_DEFAULT, cast) if out is None else (None, cast or "saturate")
@@ -105,8 +107,8 @@ def quantized_dtype(dtype: Any, cast: Any, out: Any) -> tuple[Any, Any]:
 
 
 def parse_amax(amax: Any, shape: Sequence[int], arrays: list[Array]) -> Amax:
-    """Returns a caller's Amax with a block of as many extents as the result of this shape, none larger than the result,
-    and with tensors in place of arrays. Appends the arrays that are written to arrays."""
+    """Returns a caller's Amax with tensors in place of arrays. Its block has an extent for each dimension of the
+    result, whose shape is given, and none larger than the result's. Appends the Arrays for the scales to arrays."""
     if not isinstance(amax, Amax):
         raise TypeError(f"amax: {amax!r} is no tmaclient.Amax")
     if amax.scale is None and amax.inverse is None:
@@ -158,8 +160,9 @@ def parse_least(least: Any) -> float:
 
 
 def parse_scale(obj: Any, name: str, shape: Sequence[int], is_power: bool) -> Array:
-    """Returns a caller's array for scales or for their inverses, an array of exponents as uint8. ValueError: its shape
-    is not `shape`, or it is read-only. TypeError: its type does not fit."""
+    """Returns a caller's array for scales or for their inverses. An array of type EXPONENTS is viewed as uint8.
+    is_power: whether the scales are powers of two. ValueError: its shape is not `shape`, or it is read-only. TypeError:
+    its type does not fit."""
     if is_exponents(getattr(obj, "dtype", None)):
         obj = kind_of(obj).of_exponents(obj)
     array = adapt(obj, name)
@@ -173,7 +176,7 @@ def parse_scale(obj: Any, name: str, shape: Sequence[int], is_power: bool) -> Ar
 
 
 def check_dtype(dtype: str, name: str, is_power: bool) -> None:
-    """Raises an error if scales cannot have this type. is_power: they are powers of two."""
+    """Raises an error if scales cannot have this type. is_power: whether they are powers of two."""
     if dtype not in (*_DTYPES, EXPONENTS):
         raise TypeError(f"{name}: {dtype}; it is float32, or with power_of_two uint8 or {EXPONENTS}")
     if dtype != _DTYPES[0] and not is_power:

@@ -47,16 +47,18 @@ class Timeline:
         return Point(self, value)
 
     def signal(self, value: int, *, stream: Any = None) -> None:
-        """Sets the value: now, or, with a stream, when the stream has finished the work that was queued before. A
-        stream is one of torch or CuPy, or the handle of a CUDA stream as an integer. Values have to grow."""
+        """Sets the value: now or, with a stream, when the stream has finished the work that was queued in it before.
+        The stream is one of torch's or CuPy's, or the handle of a CUDA stream as an integer. The value must be larger
+        than the one before."""
         if stream is None:
             _core.signal_point(self._region, 0, value)
         else:
             self._core.stream_point(self._region, 0, value, stream_handle(stream), False)
 
     def wait(self, value: int, timeout: float | None = None, *, stream: Any = None) -> bool:
-        """Waits for a value and returns whether it was reached. The thread waits, for at most timeout seconds; or, with
-        a stream, the work that is queued in the stream from now on waits, and the call returns True at once."""
+        """Waits until the timeline has a value or a larger one. Without a stream, the thread waits, for at most timeout
+        seconds, and the call returns whether the value was reached. With a stream, the work that is queued in it from
+        now on waits, and the call returns True at once."""
         if stream is not None:
             if timeout is not None:
                 raise ValueError("timeout: a stream waits without a limit")

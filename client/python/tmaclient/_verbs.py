@@ -2,8 +2,8 @@
 """The verbs: the operations on arrays that clients and batches have in common. Each is defined here once, for blocking
 clients, asyncio clients and batches.
 
-A verb passes a method of Maker, which makes a job, and its arguments to `_do`: a client runs the job, and a batch
-collects it. Clients for asyncio derive their verbs from these (`aio._awaited`).
+A verb passes to `_do` a method of Maker that makes a job, and the arguments of that method: a client runs the job, and
+a batch collects it. Clients for asyncio derive their verbs from these (`aio._awaited`).
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Verbs(Maker):
         inverse_out: Any = None,
         **options: Unpack[MoveKeywords],
     ) -> tuple[Any, ...]:
-        """Casts permute(src) to a small floating-point type, by a scale for each block that brings its largest
+        """Casts permute(src) to a small floating-point type. Each block has a scale, which brings the block's largest
         magnitude to the type's largest value. Returns (data, scale), or (data, scale, 1 / scale) with inverse. Both
         types are floating-point types of 8 to 32 bits.
 
@@ -166,7 +166,7 @@ class Verbs(Maker):
 
             block           as in Amax: (128, 128) for weights, also of many experts, [n, rows, columns]; 128 for each
                             128 elements of a row of activations; (1, -1) for whole rows; None for one scale of all
-            dtype, cast     type of data: "float8_e4m3fn", or that of out if there is one. NumPy has it with ml_dtypes
+            dtype, cast     type of data: that of out, or else "float8_e4m3fn", which NumPy has with ml_dtypes
             power_of_two    True: scales are rounded up to powers of two
             least           lower bound of the largest magnitude of a block
             scale_dtype     type of scale and inverse: "float32"; or, with power_of_two, "float8_e8m0fnu" or "uint8",
@@ -177,14 +177,15 @@ class Verbs(Maker):
 
         scale and inverse have as many dimensions as data, with an extent of ceil(extent / block) in each. Without
         scale_out and inverse_out they are new arrays like src: in C order, on its device, in shared memory if src is.
-        They share no bytes with other arrays. The results are the same bit for bit in any kind of memory: staged
+        They must share no bytes with other arrays. The results are the same bit for bit in any kind of memory: staged
         arrays are cut between blocks, and a block that is larger than a chunk has to fit into shared memory at once,
         whatever `staging` says (QuotaError, NoMemoryError).
 
         The scale of a block of zeros is 1. That of a block with a NaN is NaN, and so are all its elements. That of a
         block with an infinity is infinity, and its elements are 0, or NaN where they were infinite. No scale is below
-        2^-126. ValueError: src or data is of another type, a block or an array has another shape, or scale or bias is
-        given. TypeError: scales are of another type. UnsupportedError: the service's engine does not compute scales.
+        2^-126. ValueError: the type of src or data is no such floating-point type, a block or an array has a wrong
+        shape, or scale or bias is given. TypeError: scales are of a wrong type. UnsupportedError: the service's engine
+        does not compute scales.
         """
         scaling = Scaling(block, power_of_two, least, inverse, scale_dtype, scale_out, inverse_out)
         results: tuple[Any, ...] = self._do(self._quantize_job, options, src, permute, out, scaling)
@@ -205,13 +206,13 @@ class ClientVerbs(Verbs):
         value: Any = 0,
         **options: Unpack[MoveKeywords],
     ) -> tuple[Any, ...]:
-        """Transforms src into each of outs, and returns them. They are arrays of any kinds, on the host or on any
-        devices, each of the result's shape and type, with any strides. They share no bytes.
+        """Transforms src into each of outs, and returns them as a tuple. They may be arrays of any kinds, on the host
+        or on any devices, with any strides. Each must have the result's shape and type, and they must share no bytes.
 
         src is read once. Large arrays on several devices are copied from device to device, in a chain along the fastest
-        links. Arrays that are not shared are staged one by one. If there are arrays on several devices, the call waits
-        first for the current stream of each, and then for the end. A call that fails leaves all of outs undefined.
-        amax, which makes the scales of one result, is not accepted (TypeError).
+        links. Arrays that are not shared with the service are staged one by one. If there are arrays on several
+        devices, the call waits for the current stream of each, and then for the end of the move. A call that fails
+        leaves all of outs undefined. amax, which makes the scales of one result, is not accepted (TypeError).
         """
         results: tuple[Any, ...] = self._do(self._multicast_job, options, src, outs, permute, pad, mode, value)
         return results
@@ -234,10 +235,10 @@ class ClientVerbs(Verbs):
     ) -> Any:
         """Returns np.take(src, index, axis), transposed by permute: the result has len(index) entries along the axis.
 
-        index is a list or an array of one dimension. It has integers on the host, where negative ones count from the
-        end and OutOfRangeError is raised for those out of range; or contiguous int32 or int64 on the device, where
-        entries that are -1 or out of range are skipped and leave the result unchanged. scale and bias are the same for
-        all entries: they have an extent of 1 along the axis of the result, or lack that axis.
+        index is a list or an array of one dimension. On the host, its entries are integers: negative ones count from
+        the end, and OutOfRangeError is raised for those out of range. On the device, it must be contiguous int32 or
+        int64: entries that are -1 or out of range are skipped, and leave the result unchanged. scale and bias are the
+        same for all entries: they have an extent of 1 along the axis of the result, or lack that axis.
 
         src may be a list of layers: arrays of one shape, type and strides, such as K and V of each layer of a cache.
         The result then has one more dimension in front, which counts the layers. axis, permute, scale and bias refer to
@@ -246,7 +247,7 @@ class ClientVerbs(Verbs):
             np.stack([np.transpose(np.take(s, index, axis), permute) for s in src])
 
         out has the dimension of layers, too, or is a list. The service moves up to 1024 layers in one request, wherever
-        each one is. Layers whose memory it does not have are staged one by one.
+        each one is. Layers that the service does not reach are staged one by one.
         """
         return self._do(self._gather_job, options, src, index, axis, permute, out)
 
@@ -263,8 +264,8 @@ class ClientVerbs(Verbs):
         """Does the inverse of gather: along the axis of dst, entry index[i] becomes entry i of src, which is first
         transposed by permute. The permuted src has dst's shape, except for len(index) entries along the axis. No index
         may appear twice. Other entries of dst stay unchanged. scale and bias are those of gather; dst may be any array
-        that could be out. With a list of layers as dst, as for gather, src is a list of as many, or an array whose
-        first dimension counts the layers."""
+        that could be out. If dst is a list of layers, as for gather, src must be a list of as many arrays, or an array
+        whose first dimension counts the layers."""
         done: None = self._do(self._scatter_job, options, dst, index, src, axis, permute)
         return done
 
@@ -284,10 +285,10 @@ class ClientVerbs(Verbs):
 
             dst[pairs[:, 1]] = np.transpose(src, permute)[pairs[:, 0]]
 
-        pairs is a list of pairs, or an array of shape [n, 2] (the form of vLLM's block_mapping): of integers on the
-        host, where negative ones count from the end and OutOfRangeError is raised for others; or contiguous int32 or
-        int64 on the device, where a pair is skipped if either number is -1 or out of range. No block of dst may appear
-        twice (OverlapError, for pairs on the host). Other blocks of dst stay as they are.
+        pairs is a list of pairs, or an array of shape [n, 2] (the form of vLLM's block_mapping). On the host, its
+        numbers are integers: negative ones count from the end, and OutOfRangeError is raised for those out of range. On
+        the device, it must be contiguous int32 or int64: a pair is skipped if either number is -1 or out of range. No
+        block of dst may appear twice (OverlapError, for pairs on the host). Other blocks of dst stay as they are.
 
         dst and src may be the same array, to move blocks within one cache. The pairs must then be on the host, and no
         block may be both read and written (OverlapError). A list of more than 48 KiB then takes several requests.
@@ -300,19 +301,19 @@ class ClientVerbs(Verbs):
         self, destinations: Any, sources: Any, *, shape: Sequence[int] | None = None, **options: Unpack[MoveKeywords]
     ) -> None:
         """Assembles the destinations from the sources, in one request. All of them are parts of one tensor, which no
-        array has to hold as a whole. This changes the tensor-parallel size of a model:
+        array has to hold as a whole. This, for example, changes the tensor-parallel size of a model from 4 to 8:
 
             c.reshard(tma.shards(eight, axis=1), tma.shards(four, axis=1))
 
         Both list slices: pairs of an array and the index of its first element in the tensor, as `shards` and `Slice`
-        make them. All arrays are of one type and rank. If several sources have the same elements, these are assumed to
-        be equal, and those of the nearest source are read. Each element of a destination has to be in some source
-        (OutOfRangeError names the first that is not). Destinations share no memory with each other or with sources
-        (OverlapError). shape is that of the tensor; if it is given, all slices have to be within it.
+        make them. All arrays must be of one type and rank. If several sources have the same elements, these are assumed
+        to be equal, and those of the nearest source are read. Each element of a destination has to be in some source
+        (OutOfRangeError names the first that is not). Destinations must not share memory with each other or with
+        sources (OverlapError). shape is that of the tensor; if it is given, all slices have to be within it.
 
-        Arrays in memory of this process alone are copied as a whole, not in chunks. With arrays on several CUDA devices
-        the call waits for the work that is queued in the current stream of each, and for its own end. The keywords that
-        convert, and progress, are not accepted.
+        Arrays that the service does not reach are copied as a whole, not in chunks. If there are arrays on several CUDA
+        devices, the call waits for the work that is queued in the current stream of each, and for the end of the move.
+        The keywords that convert, and progress, are not accepted.
         """
         done: None = self._reshard(Options.of(options).check_reshard(), Reshard.parse(destinations, sources, shape))
         return done

@@ -35,7 +35,7 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 _Method = Callable[Concatenate[Any, _Arguments], _Result]
 _AsyncMethod = Callable[Concatenate[Any, _Arguments], Coroutine[Any, Any, _Result]]
 
-IN_FLIGHT = 256  # default limit of the requests of a client that are under way; further ones wait for their turn
+IN_FLIGHT = 256  # default maximum number of a client's requests under way; further ones wait for their turn
 
 
 _DOCS = {
@@ -56,7 +56,7 @@ def _like(method: Callable[..., Any], call: _Call) -> _Call:
 
 def _awaited(verb: _Method[_Arguments, _Result]) -> _AsyncMethod[_Arguments, _Result]:
     """Derives an awaitable verb from one of Client. The runner's `_do`, which the verb calls, returns a coroutine here,
-    and that is awaited. This function has no other parameter, so that mypy derives every overload."""
+    and that is awaited. _awaited has no other parameter, so that mypy derives every overload."""
 
     async def call(self: Any, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         result: _Result = await cast(Any, verb(self, *args, **kwargs))
@@ -66,8 +66,8 @@ def _awaited(verb: _Method[_Arguments, _Result]) -> _AsyncMethod[_Arguments, _Re
 
 
 def _asked(method: _Method[_Arguments, _Result]) -> _AsyncMethod[_Arguments, _Result]:
-    """Derives an awaitable method from one of Client that waits for a reply: the thread calls the latter. It may use
-    only those members of Client that Maker has, too."""
+    """Derives an awaitable method from a method of Client that waits for a reply, which the thread then calls. That
+    method may use only those members of Client that Maker has, too."""
 
     async def call(self: Any, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         result: _Result = await self._ask(functools.partial(method, self, *args, **kwargs))
@@ -217,7 +217,7 @@ class AsyncClient(AsyncRunner):
     plan = _planned(Client.plan)
 
     def batch(self, **options: Unpack[MoveKeywords]) -> AsyncBatch:
-        """Does as Client.batch; the result is entered with `async with`."""
+        """Does as Client.batch. The result is to be entered with `async with`."""
         return AsyncBatch(self, Options.of(options).check_no_casting("each move of a batch has its own"))
 
     empty = zeros = _asked(Client.empty)

@@ -206,16 +206,16 @@ def gather_scatter(out: Tensor, src: Tensor, pairs: Tensor, *listed: Any) -> Non
 
 @_listed("Tensor[] src, Tensor index, Tensor(a2!) out")
 def gather_layers(src: Sequence[Tensor], index: Tensor, out: Tensor, *listed: Any) -> None:
-    """Gathers src[i] into out[i] for each i, in one request. The tensors of src must have the same shape, type and
-    strides."""
+    """Gathers src[i] into out[i] for each i, as Client.gather does with layers. The tensors of src must have the same
+    shape, type and strides."""
     layers = [t.detach() for t in src]
     client().gather(layers, index, out=out, **_Listed(*listed).keywords())
 
 
 @_listed("Tensor(a0!)[] out, Tensor index, Tensor src")
 def scatter_layers(out: Sequence[Tensor], index: Tensor, src: Tensor, *listed: Any) -> None:
-    """Scatters src[i] into out[i] for each i, in one request. The tensors of out must have the same shape, type and
-    strides."""
+    """Scatters src[i] into out[i] for each i, as Client.scatter does with layers. The tensors of out must have the same
+    shape, type and strides."""
     client().scatter(list(out), index, src.detach(), **_Listed(*listed).keywords())
 
 

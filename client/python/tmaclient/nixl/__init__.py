@@ -9,10 +9,10 @@
         sent.result()
 
 A Stage owns memory that is divided into slots and registered with a NIXL agent once. `send` gathers the blocks that a
-list selects into slots of its own stage and writes each slot into one of the peer's; the peer's `receive` scatters the
-data from there into arrays of its own layout. Each side names its arrays, its blocks and its order of dimensions; the
-data on the wire is contiguous. A transfer uses several slots in turn, so that gathering, writing and scattering
-overlap, and the number of slots bounds the memory that is needed, however long the lists are.
+list selects into slots of its own stage and writes each slot into a slot of the peer's stage; the peer's `receive`
+scatters the data from there into arrays of its own layout. Each side names its arrays, its blocks and its order of
+dimensions; the data on the wire is contiguous. A transfer uses several slots in turn, so that gathering, writing and
+scattering overlap, and the number of slots bounds the memory that is needed, however long the lists are.
 
 This subpackage needs the package nixl.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wraps the calls of a NIXL agent that a stage makes, and translates NIXL's exceptions.
+"""Wraps the calls that a stage makes to a NIXL agent, and translates NIXL's exceptions.
 
-Agent is not thread-safe: every caller holds the lock of the stage that owns it.
+Agent is not thread-safe: every caller must hold the lock of the stage that owns the Agent.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 from .._errors import AlreadyExistsError, InvalidArgumentError, UnsupportedError
 from ._messages import PREFIX
 
-_MOST_DESCRIPTORS = 1024  # limit of an agent's cache of transfer descriptors
+_MOST_DESCRIPTORS = 1024  # maximum number of transfer descriptors that an Agent caches
 
 
 class Gone(Exception):
-    """The peer's end of the connection is closed, or there never was one."""
+    """The peer's end of the connection is closed, or there never was a connection."""
 
 
 def make_agent(name: str, port: int | None) -> Any:
@@ -112,8 +112,9 @@ class Agent:
             raise Gone(str(e)) from None
 
     def notifications(self) -> list[tuple[str, bytes]]:
-        """Removes the tmad messages that have arrived from the agent, and returns each with the name of its sender.
-        Notifications without tmad's prefix belong to other users of the agent and remain there."""
+        """Takes the messages between stages that have arrived out of the agent's notifications, and returns each with
+        the name of its sender. Notifications without tmad's prefix belong to other users of the agent, and are left
+        there."""
         result: list[tuple[str, bytes]] = []
         for peer, arrived in self.nixl.update_notifs().items():
             if not arrived:
@@ -126,9 +127,10 @@ class Agent:
     # ---- Writes ------------------------------------------------------------------------------------------
 
     def write(self, peer: str, place: tuple[int, str, int], address: int, size: int, message: bytes) -> Write:
-        """Starts a write of size bytes at address to a place in a peer's memory, and returns the write. place: address,
-        kind of memory and device of the peer's. The peer gets the message when the data is there. Raises Gone if the
-        peer cannot be reached, and InvalidArgumentError if NIXL does not know that memory of the peer's."""
+        """Starts a write of size bytes, which are at address in this stage's memory, to a place in a peer's memory, and
+        returns the write. place: address, kind of memory and device at the peer. The peer gets the message when the
+        data is there. Raises Gone if the peer cannot be reached, and InvalidArgumentError if NIXL does not know that
+        memory of the peer's."""
         remote_address, memory, device = place
         try:
             local = self._descriptor(address, size, self.device, self.memory)

@@ -2,7 +2,8 @@
 """The common base of sending and receiving: messages to peers that may be gone, requests to tmad, and the transfers
 that callers wait for.
 
-An Exchange belongs to one stage. Callers that change anything hold the stage's lock, except those of tell_results().
+An Exchange belongs to one stage. Callers that change anything must hold the stage's lock; callers of tell_results()
+must not.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Exchange:
 
     core      tmad client. Other stages may use the same one, and its completed() returns the completions of all: the
               exchange that calls it passes each completion on to the exchange that started the request
-    number    random number of the stage, by which peers tell it from other stages of the same agent's name
+    number    random number of the stage, by which peers tell it from other stages whose agent has the same name
     lost      peers that were found to be gone, each with the reason; the stage's next step closes the connections
     told_at   when the last message was sent, as time.monotonic() counts
     """
@@ -126,8 +127,9 @@ class Exchange:
         self.tell(peer, "failed", to=to, id=number, by=by, status=int(status), message=str(error)[:MOST_TEXT])
 
     def write(self, peer: str, place: tuple[int, str, int], address: int, size: int, **data: Any) -> Write | None:
-        """Starts a write into a slot of a peer's, and returns it. The peer gets a `data` message with the members data
-        when the write has ended. None: the peer is gone."""
+        """Starts a write into a slot of a peer's, and returns the write. None: the peer is gone. The peer gets a
+        message of kind `data`, with the members that data names, when the write has ended. place, address: as for
+        Agent.write."""
         if peer in self.lost:
             return None
         try:
@@ -145,7 +147,7 @@ class Exchange:
             self._results.append((transfer, result))
 
     def tell_results(self) -> None:
-        """Sets the queued results of transfers. The caller does not hold the stage's lock: callbacks of the futures may
+        """Sets the queued results of transfers. The caller must not hold the stage's lock: callbacks of the futures may
         call anything."""
         if getattr(self._telling, "is_busy", False):
             return  # a callback has called the stage; the outer call goes on when the callback returns
@@ -161,7 +163,7 @@ class Exchange:
     # ---- Requests to tmad --------------------------------------------------------------------------------
 
     def run(self, work: Work) -> None:
-        """Submits a request. If that fails, the error is handled as one of the request."""
+        """Submits a request. If that fails, the error is handled like one that the request ends with."""
         work.exchange = self
         try:
             self.core.submit(work.request, work, **work.order)
@@ -176,7 +178,7 @@ class Exchange:
         self._streams.signal(stream, on_end)
 
     def step(self, now: float) -> bool:
-        """Handles the streams and requests that have ended, and submits requests again whose delay is over. Returns
+        """Handles the streams and requests that have ended, and submits again the requests whose delay is over. Returns
         whether there were any."""
         n_signaled = self._streams.step()
         for entry in self.core.completed() if self._n_running else ():

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The messages between stages. Each is a NIXL notification that consists of a prefix and a JSON object.
 
-A transfer begins with the sender's `offer`. A receiver that expects it answers with `grant` messages, which lend slots
-to the sender, one for each piece. The sender writes pieces into these slots, and the notification that NIXL delivers
-with each write is its `data` message. When a slot has been scattered it is granted again, until all pieces have arrived
-and the receiver sends `done`.
+A transfer begins with the sender's `offer`. A receiver that expects the transfer answers with `grant` messages, which
+lend slots to the sender, one slot for each piece. The sender writes pieces into these slots, and the notification that
+NIXL delivers with each write is its `data` message. When the piece in a slot has been scattered, the slot is granted
+again. When all pieces have been scattered, the receiver sends `done`.
 
 Either side may fail. A sender that sends `failed` has no write under way any more. A receiver that sends `failed` lends
 the slots to nobody else until the sender has answered `failed`, or `closed` if it knows no such transfer. `ping` has no
 content; if it cannot be sent, the peer is gone.
 
-A `hello` whose member `answers` is 0 is answered by another one with `answers` 1; then both sides have each other's
-metadata. It carries the location of its sender's slots, so that the peer can tell whether the metadata that it has
-covers them: metadata that was sent before the memory was registered does not.
+A `hello` whose member `answers` is 0 is answered by another `hello` with `answers` 1; then both sides have each other's
+metadata. A `hello` carries the location of its sender's slots, so that the peer can tell whether the metadata that it
+has covers them: metadata that was sent before the memory was registered does not.
 
 Every message carries `from`, the number of the stage that sends it. All but offer, ping and hello carry `to`, the
-number of the stage that the message is for, or 0 if the sender does not know it yet. Messages from or to an earlier
-process of the same name are recognized by these numbers and ignored. `id` is the sender's number of the transfer.
+number of the stage that the message is for, or 0 if the sender does not know it yet. By these numbers, messages from or
+to an earlier stage whose agent had the same name are recognized and ignored. `id` is the sender's number of the
+transfer.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ import json
 from typing import Any
 
 PREFIX = b"tmad/1 "
-MOST_BYTES = 1 << 18  # limit of a received message
+MOST_BYTES = 1 << 18  # limit of a received message, in bytes
 MOST_TAG = 256  # limit of a tag, in characters
-MOST_DIMENSIONS = 32  # limit of an offer's shape
+MOST_DIMENSIONS = 32  # maximum number of dimensions in an offer's shape
 _MOST_TYPE = 32  # limit of the name of an element type, in characters
 
 # This maps each kind of message to the members that it has beside kind and from, and to their types.

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MOST_LAYERS = 1024  # limit of a piece, as of one request to tmad
-MOST_BLOCKS = 4096  # limit of a piece, so that its part of the block list fits into the request
+MOST_LAYERS = 1024  # maximum number of layers in a piece, as in one request to tmad
+MOST_BLOCKS = 4096  # maximum number of blocks in a piece, so that its part of the block list fits into the request
 
 
 class Piece(NamedTuple):
@@ -68,6 +68,7 @@ def _by_layers(layers: int, blocks: int, fit: int) -> tuple[int, int]:
 
 
 def _by_blocks(layers: int, blocks: int, fit: int) -> tuple[int, int]:
-    """Returns the numbers of layers and of blocks of a piece that consists of some blocks of as many layers as fit."""
+    """Returns the numbers of layers and of blocks of a piece that consists of some blocks of as many layers as fit.
+    fit: as for _by_layers."""
     most = min(layers, fit, MOST_LAYERS)
     return _even(layers, most), _even(blocks, min(fit // most, MOST_BLOCKS))

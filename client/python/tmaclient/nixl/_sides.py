@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two sides of a transfer. Each has arrays, one for each layer, and a list of blocks, and makes the requests to
-tmad that move a piece of them into a slot or out of one."""
+tmad that move a piece of these blocks into a slot or out of one."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Side:
         self._index = index.tensor
         self.n_layers, self.n_blocks = len(self.layers), len(index)
         self.shape = self._wire_shape(first.shape)
-        # Request.again() takes another block list and other layers as they are given here. That does not fit a request
-        # with one array for all layers, which has a step from layer to layer, nor one along a negative stride, which
-        # numbers the blocks backwards.
+        # A request can be made again for other layers and another block list, by Request.again(), only if it lists the
+        # layers and numbers the blocks as the arguments do. With one array for all layers, it has a step from layer to
+        # layer instead; along a negative stride, it numbers the blocks backwards.
         self._is_repeating = self.layers.whole is None and first.strides[self._axis] > 0
         self._made: dict[tuple[int, int], Request] = {}  # requests to reuse, by numbers of layers and blocks
 
@@ -162,8 +162,8 @@ def _parse_layers(client: Client, given: Any) -> Layers:
 
 
 def _reaching(client: Client, options: Options) -> Options:
-    """Returns the options with scale and bias in memory that the service reaches, copied once for all pieces if they
-    are elsewhere."""
+    """Returns the options with scale and bias in memory that the service reaches. If they are elsewhere, they are
+    copied, once for all pieces."""
 
     def reach(given: Any, name: str) -> Any:
         if given is None or is_number(given):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slots, which are equal parts of a stage's memory, and the queue of transfers that wait for one. Callers that change
-anything hold the stage's lock."""
+anything must hold the stage's lock."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .._core import Tensor
 
 
 class Slots:
-    """A pool of n slots of slot_bytes each, in memory from byte `first` on. A slot is taken for a peer. The transfer
-    that took it either gives it back, or leaves it behind, if a peer may still write to it, under a key: then nobody
-    can take it before recover() is called with that key."""
+    """A pool of n slots of slot_bytes each, in memory from byte `first` on. A transfer takes a slot for its peer. At
+    the end it gives the slot back or, if the peer may still write to it, leaves it behind under a key: nobody can take
+    the slot then until recover() is called with that key."""
 
     def __init__(self, memory: Tensor, first: int, n: int, slot_bytes: int) -> None:
         self._memory, self._first, self.n, self.slot_bytes = memory, first, n, slot_bytes
@@ -42,7 +42,7 @@ class Slots:
         return len(self._free) > (1 if self._n_of[peer] and self.n > 1 else 0)
 
     def take(self, peer: str) -> int:
-        """Takes a free slot for a peer, and returns its number. The caller has checked may_take()."""
+        """Takes a free slot for a peer, and returns its number. The caller must have checked may_take()."""
         slot = self._free.pop()
         self._peers[slot] = peer
         self._n_of[peer] += 1
@@ -66,7 +66,8 @@ class Slots:
         return list(self._left)
 
     def rename(self, behind: Any) -> object:
-        """Moves the slots of a key to a new unique key, and returns that, so that only its owner can recover them."""
+        """Moves the slots of a key to a new unique key, and returns the new key. Only who has it can recover the
+        slots."""
         name = object()
         self._left[name] = self._left.pop(behind)
         return name
@@ -110,8 +111,8 @@ W = TypeVar("W", bound=Waiting)
 
 
 class Queue(Generic[W]):
-    """The transfers that wait for a slot. The next slot goes to the peer that has the fewest, and among its transfers
-    to the one that has the fewest; ties take turns."""
+    """The transfers that wait for a slot. The next slot goes to the peer that has the fewest slots, and among its
+    transfers to the one that has the fewest slots. Those that have equally many take turns."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots

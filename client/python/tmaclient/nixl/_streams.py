@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits for the work in CUDA streams without blocking. A stream that is awaited sets a word in memory when it gets
-there, and every step of the stage polls these words. A request to tmad that waited for the stream itself would hold up
-all requests behind it."""
+"""Waits for the work in CUDA streams without blocking. A stream that is awaited sets a word in memory when it has
+finished that work, and every step of the stage polls these words. If a request to tmad waited for the stream instead,
+it would hold up all requests behind it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Awaited(NamedTuple):
 
 
 class Streams:
-    """The streams that are awaited. Callers hold the stage's lock."""
+    """The streams that are awaited. Callers must hold the stage's lock."""
 
     def __init__(self, core: _core.Client) -> None:
         self._core = core
@@ -54,7 +54,7 @@ class Streams:
         self._free += [(number, word) for word in range(_REGION_BYTES // _WORD_BYTES)]
 
     def step(self) -> int:
-        """Calls on_end of each stream that has set its word. Returns how many there were."""
+        """Calls on_end of each stream that has set its word. Returns the number of these streams."""
         ended: list[_Awaited] = []
         awaited: list[_Awaited] = []
         for one in self._awaited:
