@@ -2,7 +2,8 @@
 """Adapts callers' arrays: finds the Tensor of each, which describes its memory, and its Kind, which makes results of
 the same library.
 
-The methods of a kind import its library only when they have an object of that library: the library is loaded then.
+The methods of a kind import its library only when they are given an object of that library, so that the library is
+loaded already.
 """
 
 from __future__ import annotations
@@ -373,8 +374,8 @@ def mapping_of(obj: Any) -> Any:
 
 
 def tensor_of(made: Any, kind: Kind, dtype: str) -> Tensor:
-    """Returns the tensor of a result that a kind has made. It is of type dtype even if the result is a memoryview of
-    integers because Python lacks dtype."""
+    """Returns the tensor of a result that a kind has made. The tensor is of type dtype, even if the result is a
+    memoryview of integers because Python's buffers lack dtype."""
     tensor = made if isinstance(made, Tensor) else kind.tensor(made)
     return tensor if tensor.dtype == dtype else Tensor(made, dtype)
 

@@ -163,7 +163,7 @@ class AsyncRunner(Connection):
 
     @staticmethod
     def _is_spread(job: Job) -> bool:
-        """Returns whether layers are on several devices, whose streams have to be waited for."""
+        """Returns whether a job's layers are on several devices, whose streams have to be waited for."""
         return isinstance(job.move, Blocks) and job.move.layers is not None and len(job.streams()) > 1
 
     async def _requests(self, job: Job) -> list[Request]:

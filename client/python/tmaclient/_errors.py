@@ -92,7 +92,7 @@ class WaitTimeoutError(Error, TimeoutError, status=Status.TIMEOUT):
 
 
 class CanceledError(Error, status=Status.CANCELED):
-    """The request was canceled before it started, or a staged move or a transfer before it ended."""
+    """The request was canceled before it started, or a transfer of a nixl.Stage was canceled before it ended."""
 
 
 class DeviceLostError(Error, status=Status.DEVICE_LOST):

@@ -211,8 +211,8 @@ class Maker:
         raise NotImplementedError
 
     def _transform(self, given: MoveKeywords, is_transpose: bool, *args: Any) -> Any:
-        """Runs a transform. args: the arguments of _transform_job before the options. Subclasses may handle simple
-        cases without a job. is_transpose: whether the axes are reversed if none are given."""
+        """Runs a transform. args: the arguments of _transform_job that precede the options. Subclasses may handle
+        simple cases without a job. is_transpose: whether the axes are reversed if none are given."""
         return self._do(self._transpose_job if is_transpose else self._transform_job, given, *args)
 
     def _reshard(self, options: Options, reshard: Reshard) -> Any:

@@ -94,7 +94,8 @@ class Layers:
 
     @property
     def all(self) -> Tensor:
-        """The tensor that a request's block belongs to: the whole, or the first layer if the request lists each one."""
+        """The tensor that the block in a request belongs to: the whole, or the first layer if the request lists the
+        layers."""
         return self.whole if self.has_step and self.whole is not None else self.tensors[0]
 
     @property
@@ -106,7 +107,8 @@ class Layers:
 
     @property
     def has_step(self) -> bool:
-        """True if the layers are one array, at increasing addresses, so that a request can give them by a step."""
+        """True if the layers are one array, at increasing addresses, so that a request can describe them by a step: the
+        distance from one layer to the next."""
         return self.whole is not None and (self.whole.strides[0] > 0 or len(self) == 1)
 
     def _part(self, i: int) -> Tensor:

@@ -170,7 +170,8 @@ class Blocks(_Converting):
         )
 
     def check(self) -> None:
-        """As Move.check: raises OverlapError if elements of dst overlap. The index was checked when it was parsed."""
+        """Does as Move.check: raises OverlapError if elements of dst overlap. The index was checked when it was
+        parsed."""
         if self.is_nothing:
             return
         _core.check_apart(self._named(0), [])

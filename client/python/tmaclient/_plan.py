@@ -58,8 +58,8 @@ def _text(value: Any) -> str:
 
 class PreparedPlan(_core.Plan):
     """A transform that was checked once: plan(src, out) runs it and returns out, or without out a new array like src.
-    scale= and bias= replace the arrays that the plan was made with, and the arrays of amax= those that the plan writes
-    scales into."""
+    scale= and bias= replace the arrays that the plan was made with; amax= replaces its arrays for scales by those of
+    another Amax."""
 
     _client: Any  # a Maker; it has to be a Client if the plan is called directly
     _move: Move

@@ -408,8 +408,8 @@ class _Staged:
 
 
 def fill_border(staged: _Staged, d: int) -> None:
-    """Fills the border of dimension d, one of those that were cut, over the full extent of all other dimensions. What
-    it is filled with is taken from the elements inside, or is the constant."""
+    """Fills the border of dimension d, which was cut, over the full extent of all other dimensions: with the constant,
+    or with copies of the elements inside."""
     dst, mode = staged.move.dst, staged.move.mode
     low, high, end = staged.low[d], staged.high[d], dst.shape[d]
     if mode == "constant":
@@ -419,7 +419,8 @@ def fill_border(staged: _Staged, d: int) -> None:
     rows = [*range(low), *range(high, end)]
     sources = [source_of(i - staged.before[d], staged.n[d], mode) + staged.before[d] for i in rows]
     at = 0
-    while at < len(rows):  # a copy takes a run of rows whose sources are adjacent, in one direction, or one row
+    # Each copy fills a run of rows: from rows that are adjacent in one direction, or from a single row.
+    while at < len(rows):
         n, step = 1, 0
         while at + n < len(rows) and rows[at + n] == rows[at] + n:
             s = sources[at + n] - sources[at + n - 1]

@@ -389,8 +389,8 @@ padded.register_autograd(_pad_back, setup_context=_keep_pads)
 # ---- Types ------------------------------------------------------------------------------------------------------
 @torch.library.custom_op("tma::converted", mutates_args=())
 def converted(src: Tensor, dtype: torch.dtype, cast: str = "saturate", permute: _Axes = None) -> Tensor:
-    """Returns src.permute(permute) as another type, in C order. cast: as for Client. The gradient is converted back to
-    src's type."""
+    """Returns src.permute(permute) as another type, in C order. cast is as for Client. The gradient is converted back
+    to src's type."""
     return client().transform(src.detach(), permute=permute, dtype=dtype, cast=as_type(Cast, cast))
 
 

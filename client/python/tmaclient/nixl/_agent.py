@@ -112,9 +112,8 @@ class Agent:
             raise Gone(str(e)) from None
 
     def notifications(self) -> list[tuple[str, bytes]]:
-        """Takes the messages between stages that have arrived out of the agent's notifications, and returns each with
-        the name of its sender. Notifications without tmad's prefix belong to other users of the agent, and are left
-        there."""
+        """Removes the messages of other stages from the agent's notifications, and returns each with the name of its
+        sender. Notifications without tmad's prefix belong to other users of the agent, and are left there."""
         result: list[tuple[str, bytes]] = []
         for peer, arrived in self.nixl.update_notifs().items():
             if not arrived:

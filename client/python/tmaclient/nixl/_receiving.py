@@ -136,7 +136,7 @@ class Receivers:
                 self._exchange.await_stream(stream, lambda error: self._on_stream(receiving, error))
                 receiving.n_streams += 1
         except BaseException:
-            # Some streams may be awaited already. Their callbacks will see the error and start nothing.
+            # Some of the streams may be awaited already. Their callbacks will see the error, and start nothing.
             receiving.error = CanceledError("it was not begun")
             self._all.discard(receiving)
             raise

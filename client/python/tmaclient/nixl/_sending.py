@@ -117,7 +117,7 @@ class Senders:
                 self._exchange.await_stream(stream, lambda error: self._on_stream(sending, error))
                 sending.n_streams += 1
         except BaseException:
-            # Some streams may be awaited already. Their callbacks will see the error and start nothing.
+            # Some of the streams may be awaited already. Their callbacks will see the error, and start nothing.
             sending.error = CanceledError("it was not begun")
             del self._all[sending.number]
             raise

@@ -66,8 +66,8 @@ class Slots:
         return list(self._left)
 
     def rename(self, behind: Any) -> object:
-        """Moves the slots of a key to a new unique key, and returns the new key. Only who has it can recover the
-        slots."""
+        """Moves the slots of a key to a new unique key, and returns the new key. Only a caller that has the new key can
+        recover the slots."""
         name = object()
         self._left[name] = self._left.pop(behind)
         return name
