@@ -17,7 +17,8 @@ from ._core import DTYPES, Tensor, exchange_stream, parse_dtype
 # Types that NumPy has only with ml_dtypes, and the integer types of the same size.
 _EXTENDED = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
-# This type holds exponents of powers of two. tmad does not have it: they are moved as uint8, and never converted.
+# This type holds exponents of powers of two. tmad does not have the type: its arrays are moved as uint8, and never
+# converted.
 EXPONENTS = "float8_e8m0fnu"
 _AS_INTEGERS = {**_EXTENDED, EXPONENTS: "uint8"}
 

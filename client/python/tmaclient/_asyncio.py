@@ -63,7 +63,7 @@ class AsyncRunner(Connection):
         super().__init__(core, thread, reconnect, in_flight)
         self._server_uid, self._staging_bytes = server_uid, staging
         self._closing: asyncio.Task[None] | None = None  # the task that closes the client; None: close() was not called
-        self._making = asyncio.Lock()  # held while one of the next three is made
+        self._making = asyncio.Lock()  # held while one of the next three attributes is made
         self._blocking: Client | None = None  # the client of the stager
         self._stager: Thread | None = None
         self._slots_region: Region | None = None

@@ -18,7 +18,7 @@ from ._scales import Amax
 from ._verbs import Verbs
 
 _SHOWN = 3  # number of moves that the repr of a batch describes
-_ELEMENTS = 4000  # limit of MessagePack elements for the moves in one message, which leaves room for the request itself
+_ELEMENTS = 4000  # maximum number of MessagePack elements for the moves in one message, without the request itself
 
 
 class Collector(Verbs):
@@ -119,7 +119,7 @@ def messages(jobs: list[Job]) -> Iterator[list[Job]]:
     left = _ELEMENTS
     for job in jobs:
         move = job.move
-        elements = 50 + 7 * move.dst.ndim  # shapes, strides, axes and widths, and the keys of them all
+        elements = 50 + 7 * move.dst.ndim  # shapes, strides, axes and widths, each with its key
         elements += sum(12 + 2 * t.ndim for t in move.operands)
         elements += sum(12 + 3 * t.ndim for t in move.results)  # results also have the extents of a block
         if elements > left:

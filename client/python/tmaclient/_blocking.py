@@ -30,8 +30,8 @@ from ._verbs import ClientVerbs
 
 
 class Runner(ClientVerbs):
-    """Runs jobs with a core, that is, a connection of the C extension, and waits for their end, unless they are in a
-    CUDA stream."""
+    """Runs jobs with a core (a connection of the C extension), and waits for their end, unless they are in a CUDA
+    stream."""
 
     def __init__(self, core: _core.Client, staging: int, direct: bool) -> None:
         self._core = core

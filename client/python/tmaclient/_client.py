@@ -57,7 +57,8 @@ class Client(Runner):
         wait, signal      points of timelines: the move starts when the first is reached, and reaches the second at
                           its end
         wait_timeout      seconds that the wait may take (WaitTimeoutError)
-        priority          "normal", "background" or "urgent", among the user's connections
+        priority          when the move starts, compared with those of the user's other connections: "urgent", before
+                          them; "background", when they have nothing to start; or "normal"
         multiprocessors   maximum number of the device's multiprocessors that the move occupies; 0: as many as the
                           service allows
         host_threads      maximum number of the service's threads that move bytes of the move at once; 0: as many as the

@@ -121,8 +121,8 @@ class Conversion(NamedTuple):
         return self.map(lambda t: box_of(t, starts, extents))
 
     def without(self, axis: int) -> Conversion:
-        """Returns the conversion of a single block: the operands, which must have an extent of 1 along the axis,
-        without it."""
+        """Returns the conversion of a single block, whose operands lack the axis. The operands here must have an extent
+        of 1 along it."""
         return self.map(
             lambda t: t.part(0, t.shape[:axis] + t.shape[axis + 1 :], t.strides[:axis] + t.strides[axis + 1 :])
         )

@@ -81,7 +81,7 @@ class Tensor:
 
 @final
 class Region:
-    """Memory that the service shares, until it is released."""
+    """Memory that is shared with the service until the region is released."""
 
     size: Final[int]
     address: Final[int]
@@ -165,7 +165,7 @@ class Request:
 
 @final
 class Ticket:
-    """The ticket of a request. A request without a token is forgotten with its ticket."""
+    """The ticket of a request. A request that was submitted without a token is forgotten when its ticket is freed."""
 
     def __index__(self) -> int: ...
 

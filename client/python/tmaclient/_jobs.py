@@ -440,7 +440,7 @@ class Maker:
         move = Blocks(into, source, parsed, axis, src_axis, axes, conversion, both)
         if move.is_one_pool:
             parsed.check_pool()
-            if both is not None:  # only by equal lists of layers does the service see that it is one pool
+            if both is not None:  # the service sees by equal lists of layers that it is one pool
                 move.layers = both[0].listed(), both[1].listed()
         return Job(move, None, Kind(), (*arrays, *on_device, *operands), options)
 

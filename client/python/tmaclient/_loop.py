@@ -96,8 +96,8 @@ class Patience:
 
 
 class Connection(Maker):
-    """A core, that is, a connection of the C extension, which is used on an asyncio loop, and the requests that it has
-    under way."""
+    """A core (a connection of the C extension) that is used on an asyncio loop, and the requests that it has under
+    way."""
 
     def __init__(self, core: _core.Client, thread: Thread, reconnect: float, in_flight: int) -> None:
         self._core, self._thread, self._path = core, thread, core.path
@@ -330,7 +330,7 @@ class Connection(Maker):
     async def _connect_again(self, patience: Patience) -> None:
         if self._reconnect < 0:
             raise DisconnectedError(f"tmad at {self._path} went away")
-        patience.is_over()  # starts the time
+        patience.is_over()  # starts the time, if it has not started yet
         async with self._connecting:
             while True:
                 await self._until_idle()

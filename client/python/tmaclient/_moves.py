@@ -432,7 +432,7 @@ def _listed(given: Any, name: str, most: int) -> Any:
         far = max((integer(i, name) for i in given), key=abs)
         raise OutOfRangeError(f"{name}: {far} is beyond any of {most} blocks") from None
     except TypeError:
-        return _int64([integer(i, name) for i in given])  # integer() names the entry that is not one
+        return _int64([integer(i, name) for i in given])  # integer() names an entry that is no integer
 
 
 # ---- Arguments -----------------------------------------------------------------------------------------

@@ -96,8 +96,8 @@ class Scaling(NamedTuple):
 
 
 def quantized_dtype(dtype: Any, cast: Any, out: Any) -> tuple[Any, Any]:
-    """Returns dtype and cast for the transform that quantize becomes. If dtype is None, the type is that of out, which
-    takes a cast without dtype, or _DEFAULT if out is None, too."""
+    """Returns dtype and cast for the transform that quantize becomes. If dtype is None and there is an out, the type is
+    out's: dtype stays None, and there is a cast. If out is None, too, dtype is _DEFAULT."""
     if dtype is not None:
         return dtype, cast
     return (_DEFAULT, cast) if out is None else (None, cast or "saturate")

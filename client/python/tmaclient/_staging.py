@@ -137,7 +137,8 @@ class Staging:
                     return
 
     def chunk_bytes(self, n: int = 2) -> int:
-        """Returns the size of a chunk in each of n tensors, in bytes. A chunk that cannot be cut may be larger."""
+        """Returns the size of a chunk in each of n tensors, in bytes. A chunk that cannot be cut further may be
+        larger."""
         return min(_CHUNK, self._limit // (n * _LANES))
 
 

@@ -47,8 +47,8 @@ _Axes = Sequence[int] | None
 
 class _Choice:
     """The client of the operators, and the path where the next client connects. No lock guards them: other code, such
-    as a signal handler, may run in the thread while a client connects, and may call an operator. If two threads connect
-    at once, either client will do."""
+    as a signal handler, may run in the same thread while a client connects, and may call an operator. If two threads
+    connect at once, either client will do."""
 
     def __init__(self, client: Client | None, path: str | None) -> None:
         self.client, self.path = client, path

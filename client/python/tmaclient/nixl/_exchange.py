@@ -127,8 +127,8 @@ class Exchange:
         self.tell(peer, "failed", to=to, id=number, by=by, status=int(status), message=str(error)[:MOST_TEXT])
 
     def write(self, peer: str, place: tuple[int, str, int], address: int, size: int, **data: Any) -> Write | None:
-        """Starts a write into a slot of a peer's, and returns the write. None: the peer is gone. The peer gets a
-        message of kind `data`, with the members that data names, when the write has ended. place, address: as for
+        """Starts a write into a slot of a peer's, and returns the write. None: the peer is gone. When the write has
+        ended, the peer gets a message of kind `data`, whose members are the arguments data. place, address: as for
         Agent.write."""
         if peer in self.lost:
             return None

@@ -40,8 +40,8 @@ class Side:
         self.n_layers, self.n_blocks = len(self.layers), len(index)
         self.shape = self._wire_shape(first.shape)
         # Request.again() makes a request again for other layers and another block list, but only if the request lists
-        # the layers and numbers the blocks as the arguments do. With one array for all layers, it has a step from layer
-        # to layer instead; along a negative stride, it numbers the blocks backwards.
+        # the layers and numbers the blocks as the arguments do. With one array for all layers, a request has a step
+        # from layer to layer instead; along a negative stride, it numbers the blocks backwards.
         self._is_repeating = self.layers.whole is None and first.strides[self._axis] > 0
         self._made: dict[tuple[int, int], Request] = {}  # requests to reuse, by numbers of layers and blocks
 

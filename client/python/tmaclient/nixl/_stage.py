@@ -501,8 +501,7 @@ class Stage:
             del lost[peer]
 
     def _sweep(self, now: float) -> None:
-        """Does what only the time makes necessary: fails transfers that were canceled or have timed out, and pings
-        peers."""
+        """Does what becomes due with time: fails transfers that were canceled or have timed out, and pings peers."""
         peers = set()
         transfers: list[tuple[Senders | Receivers, Sending | Receiving]] = [
             *((self._senders, s) for s in self._senders),
