@@ -17,7 +17,7 @@ struct launched {
 };
 
 /* Notes that something is launched in a context. Caller holds the client's lock. Returns false if memory is
- * exhausted. */
+ * exhausted, or there are too many contexts to wait for all of them. */
 static bool note(struct py_client *c, void *of)
 {
 	struct launched *launched = c->launched;
@@ -29,8 +29,9 @@ static bool note(struct py_client *c, void *of)
 	for (size_t i = 0; i < launched->n; i++)
 		if (launched->contexts[i] == of)
 			return true;
-	if (launched->n < MOST_CONTEXTS)
-		launched->contexts[launched->n++] = of;
+	if (launched->n == MOST_CONTEXTS)
+		return false;
+	launched->contexts[launched->n++] = of;
 	return true;
 }
 
