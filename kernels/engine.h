@@ -52,10 +52,11 @@ struct engine_options {
 	/* An engine in a process of its own adds to this eventfd when jobs have ended; the owner reads it and
 	 * calls engine_reap. */
 	int wake_fd;
-	bool drives; /* The owner promises to call engine_drive as its comment demands. */
+	/* The owner promises to call engine_drive whenever the comment of that function demands it. */
+	bool drives;
 	/* The process is another program's. The engine installs no signal handlers and watches no files in
-	 * it, starts no thread before a job needs one, and has engine->own. If memory fails under a job, the
-	 * process ends, as if the program had touched the memory itself. */
+	 * it, starts no thread before a job needs one, and sets engine->own. If memory fails while a job
+	 * touches it, the process is killed by a signal, as if the program had touched the memory itself. */
 	bool is_guest;
 };
 
@@ -84,8 +85,8 @@ struct engine_handle {
 	 * the first. */
 	const struct engine_part *parts;
 	uint32_t n_parts; /* number of parts; 0: fd is used */
-	/* Once this is set, nobody waits for the memory any more: slow steps give up and return CANCELED.
-	 * NULL: it is never set. */
+	/* Somebody sets this once nobody waits for the memory any more: slow steps then give up and return
+	 * CANCELED. NULL: nobody ever does. */
 	const atomic_bool *unwanted;
 	/* Another engine has made or mapped the memory already, and the owner keeps it mapped there until it
 	 * is unmapped here. It may lie on another device, whose memory is then accessed as a peer's. If
@@ -121,7 +122,7 @@ struct engine_memory {
 	uint64_t memory[2];
 	/* The file behind the memory, owned by the engine; NULL: the memory cannot fail. */
 	struct backing *backing;
-	/* Allocations that other memories may share. NULL: it shares none. */
+	/* Allocations that this memory may share with other memories. NULL: it shares none. */
 	struct memory_chunks *chunks;
 	/* The host memory belongs to an untrusted user, who can keep a page of it missing for as long as he
 	 * likes. The kernel then puts any thread that touches the page to sleep, beyond the reach of signals,
@@ -164,7 +165,8 @@ struct engine_owner {
 	/* The owner's memory may stall (struct engine_memory). The caller sets this before it makes the first
 	 * stream. */
 	bool is_untrusted;
-	/* A thread that serves only this owner does not return from its memory. Set by engine_note_stuck. */
+	/* A thread that serves only this owner hangs in an access to the owner's memory. Set by
+	 * engine_note_stuck. */
 	bool is_stuck;
 };
 
@@ -206,11 +208,11 @@ struct engine_point {
 /* Limits and rank that a job has beside other jobs. */
 struct engine_share {
 	enum job_priority priority; /* relative to other jobs of its owner */
-	/* On a device: most multiprocessors that each launch occupies; 0: all. */
+	/* On a device: maximum number of multiprocessors that each launch occupies; 0: all. */
 	uint32_t multiprocessors;
 	uint32_t host_threads; /* maximum number of threads of the engine that move the job's bytes at once;
 	                          0: all */
-	/* The job ends as TIMEOUT if it has not begun by this time of the monotonic clock, in ns; 0: no
+	/* If the job has not begun by this time of the monotonic clock, in ns, it ends as TIMEOUT; 0: no
 	 * deadline. */
 	uint64_t begin_until_ns;
 };
@@ -229,20 +231,22 @@ struct engine_job {
 	struct engine_move *moves;
 	uint32_t n_moves;
 	struct engine_point wait;
-	/* Time of the monotonic clock, in ns, at which the job ends as TIMEOUT if `wait` has not come. */
+	/* If the point `wait` has not come by this time of the monotonic clock, in ns, the job ends as
+	 * TIMEOUT. */
 	uint64_t wait_until_ns;
 	struct engine_point signal;
 	struct engine_share share;
 	void (*on_done)(struct engine_job *job); /* called on the owner's thread by engine_reap */
 
 	/* The engine sets the rest. */
-	/* 0, CANCELED, TIMEOUT (nothing was moved), DEVICE (the memory failed under the copy) or DEVICE_LOST.
-	 * A batch has the status that failed all of it, or else that of the first move that failed. */
+	/* 0, CANCELED, TIMEOUT (nothing was moved), DEVICE (the memory failed during the copy) or
+	 * DEVICE_LOST. A batch has the status that failed all of it, or else that of the first move that
+	 * failed. */
 	int status;
 	uint64_t ns; /* time in ns that the engine took, without the wait */
 	bool begun;  /* the job was started and may have moved something */
-	/* `ns` is the time of the one move by itself: no other stream's job ran beside it, and on a device
-	 * none of its bytes came from or went to the host or a peer. */
+	/* `ns` is the time of a single move that ran alone: no other stream's job ran at the same time, and
+	 * on a device none of its bytes came from or went to the host or a peer. */
 	bool is_measured;
 	struct engine_job *next;
 	/* Stream that the job was submitted to; set only by engines that need it. */
@@ -387,10 +391,10 @@ struct engine {
 	 * valid. Never unmapped. NULL: the engine is no guest. */
 	struct engine_memory *own;
 
-	/* engine_reap sets this when the device has failed so that nothing can succeed in this process any
-	 * more. Every job, including those submitted later, ends as DEVICE_LOST. If `returns` is true, the
-	 * loss is temporary and the owner need not do anything: it is woken when `lost` is false again, and
-	 * by then the engine has mapped its memories again. */
+	/* engine_reap sets this when the device has failed in such a way that nothing can succeed in this
+	 * process any more. Every job, including those submitted later, ends as DEVICE_LOST. If `returns` is
+	 * true, the loss is temporary and the owner need not do anything: it is woken when `lost` is false
+	 * again, and by then the engine has mapped its memories again. */
 	bool lost;
 	char lost_why[256]; /* one sentence that explains the last loss */
 	bool returns;
@@ -409,11 +413,11 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 int engine_cuda_open(struct engine **ret, const struct engine_options *options, struct error *err);
 
 /* Sets *ret to the engine of the CUDA context that is current in the calling thread. The stream, a CUstream,
- * must belong to that context; if none is current, the stream's own becomes current. An engine is opened at
- * the first call for its context, which loads the kernels, and is never closed: when the program destroys the
- * context, the engine stays allocated and is not used again. Returns 0, UNSUPPORTED if there is no driver or
- * the device is not suitable, INVALID_ARGUMENT if the stream is wrong, or another error of the driver. Any
- * thread may call this. */
+ * must belong to that context; if no context is current, that of the stream becomes current. An engine is
+ * opened at the first call for its context, which loads the kernels, and is never closed: when the program
+ * destroys the context, the engine stays allocated and is not used again. Returns 0, UNSUPPORTED if there is
+ * no driver or the device is not suitable, INVALID_ARGUMENT if the stream is wrong, or another error of the
+ * driver. Any thread may call this. */
 int engine_cuda_of_stream(struct engine **ret, void *stream, struct error *err);
 
 /* Returns whether the address is device memory other than managed memory, as far as the calling thread can
@@ -421,9 +425,9 @@ int engine_cuda_of_stream(struct engine **ret, void *stream, struct error *err);
 bool engine_cuda_has(uint64_t address);
 
 /* engine_cuda_context returns the CUDA context that is current in the calling thread, or NULL if there is
- * none or the program has initialized no driver. engine_cuda_enter makes a context current, for work that
- * another thread has left to this one; if the program has destroyed the context, the calls that follow
- * fail. */
+ * none or the program has initialized no driver. engine_cuda_enter makes a context current in the calling
+ * thread, which is to do work in the name of the thread that called engine_cuda_context. If the program has
+ * destroyed the context, the calls that follow fail. */
 void *engine_cuda_context(void);
 void engine_cuda_enter(void *context);
 
@@ -482,7 +486,7 @@ static inline int engine_create(struct engine *engine, enum region_kind kind, ui
 	return engine_make(engine, &wanted, ret, ret_export, err);
 }
 
-/* Makes usable for jobs a loose memory that has been sealed. Returns 0, or an error as engine_map does; the
+/* Makes a loose memory that has been sealed usable for jobs. Returns 0, or an error as engine_map does; the
  * memory is then still loose. unwanted is as in struct engine_handle. May block. */
 static inline int engine_settle(struct engine *engine, struct engine_memory *memory,
                                 const atomic_bool *unwanted, struct error *err)
@@ -490,18 +494,18 @@ static inline int engine_settle(struct engine *engine, struct engine_memory *mem
 	return atomic_load(&memory->is_loose) ? engine->ops->settle(engine, memory, unwanted, err) : 0;
 }
 
-/* Returns whether the engine makes host memory for a user. It makes none for untrusted users if it could use
- * the memory only once it is sealed, because a sealed file keeps its pages for as long as somebody has its
- * descriptor. */
+/* Returns whether the engine makes host memory for a user. Some engines can use an untrusted user's memory
+ * only once it is sealed. They make none for such users, because a sealed file keeps its pages for as long as
+ * somebody holds a descriptor of it. */
 static inline bool engine_makes_host_memory(const struct engine *engine, bool is_untrusted)
 {
 	return !engine->ops->settle || !is_untrusted;
 }
 
-/* Does one step of unmapping, for callers that have other things to do in between. Returns whether it was the
- * last one; *memory is then gone. No job may use the memory from the first step on. Each step may be made by
- * another thread. No other thread of the process has to wait for a step to end, except where a device frees
- * memory. May block. */
+/* Does one step of unmapping, for callers that have other things to do in between. Returns whether this was
+ * the last step; *memory has then been freed. No job may use the memory from the first step on. Different
+ * threads may do the steps. No other thread of the process has to wait for a step to end, except where a
+ * device frees memory. May block. */
 static inline bool engine_unmap_step(struct engine *engine, struct engine_memory *memory)
 {
 	if (!engine->ops->unmap(engine, memory))
@@ -510,7 +514,7 @@ static inline bool engine_unmap_step(struct engine *engine, struct engine_memory
 	return true;
 }
 
-/* Does all steps of engine_unmap_step. memory may be NULL. */
+/* Calls engine_unmap_step until the last step is done. memory may be NULL. */
 static inline void engine_unmap(struct engine *engine, struct engine_memory *memory)
 {
 	while (memory && !engine_unmap_step(engine, memory))
@@ -530,7 +534,8 @@ static inline void engine_owner_deinit(struct engine_owner *owner)
 }
 
 /* Jobs of one stream run in the order submitted. Streams run concurrently; those of one owner share the
- * owner's part of the engine. All streams of an owner belong to one engine. Returns NULL if out of memory. */
+ * owner's part of the engine's time. All streams of an owner belong to one engine. Returns NULL if out of
+ * memory. */
 static inline struct engine_stream *engine_stream_new(struct engine *engine, struct engine_owner *owner)
 {
 	return engine->ops->stream_new(engine, owner);
@@ -548,8 +553,8 @@ static inline void engine_submit(struct engine *engine, struct engine_stream *st
 	engine->ops->submit(stream, job);
 }
 
-/* Ends the stream's jobs that have not started as CANCELED, through engine_reap like all others. The running
- * job stops at its next piece and ends as CANCELED too. */
+/* Ends those jobs of the stream that have not started as CANCELED; as for all jobs, engine_reap reports their
+ * end. The running job stops before its next piece and ends as CANCELED too. */
 static inline void engine_stream_cancel(struct engine *engine, struct engine_stream *stream)
 {
 	engine->ops->stream_cancel(stream);
@@ -565,7 +570,8 @@ static inline bool engine_cancel(struct engine *engine, struct engine_stream *st
 
 /* ---- Plans ------------------------------------------------------------------------------------------- */
 
-/* Returns the places, reduced to the part that this engine's plans depend on. */
+/* Returns the places, reduced to what this engine's plans depend on: both phases, or only the common
+ * alignment. */
 static inline struct plan_places engine_places(const struct engine *engine, struct plan_places places)
 {
 	const uint8_t align = (uint8_t)(plan_places_align(places) % PLAN_ALIGN);
@@ -573,15 +579,15 @@ static inline struct plan_places engine_places(const struct engine *engine, stru
 	return engine->plans_by_phase ? places : (struct plan_places){ .dst = align, .src = align };
 }
 
-/* Finds the plan of a layout for such places, or makes it. *ret holds a reference for the caller. A new plan
- * holds the checked transform; the engine makes its own part where and when it is first needed. Returns 0, an
- * error of transform_init, or NO_MEMORY. May be called from any thread. */
+/* Finds the plan of the spec for such places, or makes it. *ret holds a reference for the caller. A new plan
+ * holds the checked transform; the engine makes its own part of the plan when that is first needed. Returns
+ * 0, an error of transform_init, or NO_MEMORY. May be called from any thread. */
 int engine_prepare(struct engine *engine, const struct transform_spec *spec, struct plan_places places,
                    struct engine_plan **ret, struct error *err);
 
-/* The two halves of engine_prepare, for a caller that makes plans elsewhere. The key must have been made by
- * plan_key_init from places that engine_places has reduced. engine_find_plan returns NULL if there is no such
- * plan; the key then has its hash. engine_hash_key sets the key's hash if it has none. */
+/* The two halves of engine_prepare, for a caller that makes plans on another thread. The key must have been
+ * made by plan_key_init from places that engine_places has reduced. engine_hash_key sets the key's hash if it
+ * has none, and engine_find_plan does the same. engine_find_plan returns NULL if there is no such plan. */
 void engine_hash_key(const struct engine *engine, struct plan_key *key);
 struct engine_plan *engine_find_plan(struct engine *engine, struct plan_key *key);
 int engine_make_plan(struct engine *engine, struct plan_key *key, const struct transform_spec *spec,
@@ -600,8 +606,8 @@ bool engine_plan_suits(const struct engine_plan *plan, struct engine *engine, st
 /* Returns the bytes of memory that the plan occupies, which do not depend on its places. */
 uint64_t engine_plan_bytes(const struct engine_plan *plan);
 
-/* Counts a run of the plan that was alone in its job, and its time in ns if that was measured. Must be called
- * on the owner's thread. */
+/* Counts a run of the plan by a job that consisted of it alone. If is_measured, ns is the run's time and is
+ * recorded too. Must be called on the owner's thread. */
 void engine_plan_count(struct engine_plan *plan, uint64_t ns, bool is_measured);
 
 struct engine_plan_runs engine_plan_runs(const struct engine_plan *plan);
@@ -633,11 +639,11 @@ static inline void engine_tune(struct engine *engine, bool tunes)
  * calls, and does not wait for them. Any thread may call the functions of this section; the engine's context
  * must be current in it. */
 
-/* Launches the job into the stream, which is a CUstream. All memories of the job are engine->own, and
- * engine_check_place has accepted its places. The caller may free the job once the call has returned; on_done
- * is not called. The stream may be in capture mode: the job then runs whenever the graph does. The device
- * adds the job's counters to counts, an address that engine_counts_new has returned. Returns 0 with the
- * families of the job's moves set, or an error; some of the moves may then have been launched. */
+/* Launches the job into the stream, which is a CUstream. All memories of the job must be engine->own, and
+ * engine_check_place must have accepted its places. The caller may free the job once the call has returned;
+ * on_done is not called. The stream may be in capture mode: the job then runs whenever the graph does. The
+ * device adds the job's counters to counts, an address that engine_counts_new has returned. Returns 0 with
+ * the families of the job's moves set, or an error; some of the moves may then have been launched. */
 static inline int engine_launch(struct engine *engine, struct engine_job *job, void *stream, uint64_t counts,
                                 struct error *err)
 {
@@ -714,8 +720,8 @@ static inline int engine_bring_out(struct engine *engine, struct engine_transfer
 	return engine->ops->bring_out(engine, transfer, stream, err);
 }
 
-/* Copies bytes between any two places, in the order of the stream, and waits for them. Meant for small copies
- * where one side is pageable host memory. */
+/* Copies bytes between any two places, in the order of the stream, and waits until they have arrived. Meant
+ * for small copies with pageable host memory on one side. */
 static inline int engine_copy(struct engine *engine, uint64_t dst, uint64_t src, uint64_t bytes, void *stream,
                               struct error *err)
 {
@@ -729,24 +735,25 @@ static inline int engine_word_read(struct engine *engine, uint64_t address, uint
 	return engine->ops->word_read(engine, address, ret, err);
 }
 
-/* Enqueues on the stream a write of the value to the word of a timeline (struct engine_point). The word lies
- * in device memory, or its address comes from engine_word_reach. Returns as engine_word_wait does. */
+/* Enqueues on the stream a write of the value to the word of a timeline (struct engine_point). The word must
+ * lie in device memory, or its address must come from engine_word_reach. Returns as engine_word_wait does. */
 static inline int engine_word_signal(struct engine *engine, uint64_t address, uint64_t value, void *stream,
                                      struct error *err)
 {
 	return engine->ops->word_signal(engine, address, value, stream, err);
 }
 
-/* Makes later work on the stream wait until such a word has reached the value. Returns 0, UNSUPPORTED if the
- * stream is captured and the driver takes no words into a graph, or the driver's error. */
+/* Makes later work on the stream wait until a word, as in engine_word_signal, has reached the value. Returns
+ * 0, UNSUPPORTED if the stream is captured and the driver takes no words into a graph, or the driver's
+ * error. */
 static inline int engine_word_wait(struct engine *engine, uint64_t address, uint64_t value, void *stream,
                                    struct error *err)
 {
 	return engine->ops->word_wait(engine, address, value, stream, err);
 }
 
-/* Sets *ret to the address by which streams of the context know the word at an address of this process. A
- * word in pageable host memory is pinned: *ret_is_pinned is then true, and engine_word_leave must be called
+/* Sets *ret to the address at which streams of the context can access the word at an address of this process.
+ * A word in pageable host memory is pinned: *ret_is_pinned is then true, and engine_word_leave must be called
  * once. Returns 0, UNSUPPORTED if no stream can use a word in such memory, or the driver's error. */
 static inline int engine_word_reach(struct engine *engine, uint64_t address, uint64_t *ret,
                                     bool *ret_is_pinned, struct error *err)
@@ -754,8 +761,8 @@ static inline int engine_word_reach(struct engine *engine, uint64_t address, uin
 	return engine->ops->word_reach(engine, address, ret, ret_is_pinned, err);
 }
 
-/* Gives back a word that engine_word_reach has pinned. The last such call for a word waits for the work on
- * the devices. */
+/* Gives back a word that engine_word_reach has pinned. If it was pinned several times, the last of these
+ * calls waits for all work on the devices. */
 static inline void engine_word_leave(struct engine *engine, uint64_t address)
 {
 	engine->ops->word_leave(engine, address);
@@ -778,18 +785,18 @@ static inline void engine_reap(struct engine *engine)
 	engine->ops->reap(engine);
 }
 
-/* Asks each thread of the engine, and its device, for a sign of life, and checks that all those asked by the
- * last call have given one; the first call finds nothing wrong. A busy engine is not silent: a thread answers
- * between two pieces of its work. Returns 0, or TIMEOUT with a sentence that names who is silent; that one is
- * asked nothing new until it has answered. Does not wait. The owner calls this every few seconds, which is
- * the time that threads have to answer. */
+/* Asks each thread of the engine, and its device, for a sign of life, and checks that all those which the
+ * previous call asked have given one; the first call finds nothing wrong. A busy thread still answers,
+ * between two pieces of its work. Returns 0, or TIMEOUT with a sentence that names the thread or device that
+ * is silent, which is not asked again until it has answered. Does not wait. The owner calls this every few
+ * seconds, which is the time that threads have to answer. */
 static inline int engine_probe(struct engine *engine, struct error *err)
 {
 	return engine->ops->probe(engine, err);
 }
 
 /* Notes in each untrusted owner (is_stuck) whether threads that serve only that owner have given no sign of
- * life since the last call, because they do not return from its memory. Does not wait. The owner of the
+ * life since the last call, because they hang in an access to its memory. Does not wait. The owner of the
  * engine calls this every few seconds. */
 static inline void engine_note_stuck(struct engine *engine)
 {
@@ -797,10 +804,10 @@ static inline void engine_note_stuck(struct engine *engine)
 		engine->ops->note_stuck(engine);
 }
 
-/* Tells what has become of a client's memory, to explain why a job ended with DEVICE. Does not block. SHRUNK:
- * the memory's file has only *ret_bytes, fewer than the region needs. PINS: the device still uses pages that
- * the file had before it shrank, or before one of its pages was taken away. GONE: is_gone is set. NONE:
- * nothing is known. */
+/* Returns what has become of a client's memory, to explain why a job ended with DEVICE. Does not block.
+ * SHRUNK: the memory's file has only *ret_bytes bytes, fewer than the region needs. PINS: the device still
+ * uses pages that the file had before it shrank, or before one of its pages was taken away. GONE: is_gone is
+ * set. NONE: nothing is known. */
 enum engine_loss { ENGINE_LOSS_NONE, ENGINE_LOSS_SHRUNK, ENGINE_LOSS_PINS, ENGINE_LOSS_GONE };
 enum engine_loss engine_memory_loss(const struct engine_memory *memory, uint64_t *ret_bytes);
 
@@ -815,10 +822,10 @@ bool engine_memory_may_stall(struct engine_memory *memory);
  * and waits for 2 s at most. */
 int engine_memory_seal(struct engine_memory *memory, const atomic_bool *unwanted, struct error *err);
 
-/* A client can make its memory fail under whoever touches it, so the owner touches it, through `host`, only
- * under a guard. engine_guard runs work(arg), which must touch no client memory but the size bytes at start.
- * It returns false if the memory failed; work was then abandoned where it stood, so it must own nothing that
- * has to be released. Guards do not nest. Any thread may use them between engine_guard_init and
+/* A client can make accesses to its memory fail, so the owner accesses it (through `host`) only under a
+ * guard. engine_guard runs work(arg), which must touch no client memory but the size bytes at start. It
+ * returns false if the memory failed; work was then abandoned where it stood, so it must own nothing that has
+ * to be released. Guards do not nest. Any thread may use them between engine_guard_init and
  * engine_guard_deinit; these calls are counted, so that several users can pair them. engine_guard_init
  * returns 0 or a negative errno. */
 int engine_guard_init(void);

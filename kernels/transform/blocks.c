@@ -85,7 +85,7 @@ uint64_t blocks_default_step(struct tensor_extent extent)
 	return (uint64_t)extent.high - (uint64_t)extent.low;
 }
 
-/* Returns the name that a request has for the limit of an indexed side. */
+/* Returns the name of the request's field for the limit of an indexed side. */
 static const char *limit_name(const struct engine_blocks *blocks, bool is_dst)
 {
 	return blocks->pairs && is_dst ? "dst_limit" : "limit";
@@ -107,7 +107,7 @@ int blocks_default_limit(struct engine_blocks *blocks, bool is_dst, struct tenso
 	r = check_range(name, blocks, side, 1, extent, place, err);
 	if (r < 0)
 		return r;
-	/* The room is negative if blocks without bytes are placed beyond the region. */
+	/* `room` is negative if blocks without bytes are placed beyond the region. */
 	if (side->table)
 		room = (int128)side->table->room - added(side, place) - extent.high;
 	else
@@ -225,8 +225,8 @@ static int check_repeated(const struct transform *t, const struct overlap_repeat
 	}
 }
 
-/* Returns the least distance between two layers, whose offsets are sorted, and sets *ret_regular to whether
- * all distances are equal. */
+/* Returns the least distance between two of the layers, whose offsets must be sorted, and sets *ret_regular
+ * to whether all distances between neighbors are equal. */
 static int128 least_distance(const int64_t *sorted, uint32_t layers, bool *ret_regular)
 {
 	int128 least = (int128)sorted[1] - sorted[0];
@@ -243,7 +243,8 @@ static int128 least_distance(const int64_t *sorted, uint32_t layers, bool *ret_r
 }
 
 /* Returns whether sorted layers form groups of the same size, evenly spaced within each group and from group
- * to group. Keys and values of a cache are spaced like this if each counts as a layer. */
+ * to group, and if so, sets ret to the repetitions within a group and of groups. The layers of a cache form
+ * such groups if keys and values each count as a layer. */
 static bool find_groups(const int64_t *sorted, uint32_t layers, struct overlap_repeat ret[2])
 {
 	const int128 within = (int128)sorted[1] - sorted[0];
@@ -343,8 +344,8 @@ static int refuse_wholes(struct stretch to, struct stretch from, struct error *e
 	    (uint64_t)to.low, (uint64_t)to.high, (uint64_t)from.low, (uint64_t)from.high);
 }
 
-/* Checks the entries of a table against the stretch of the other side. The error names an entry that meets
- * it. */
+/* Checks the entries of a table against the stretch of the other side. The error names an entry that overlaps
+ * it, and calls the other side `what`. */
 static int check_entries(const char *side, const struct layer_table *table, struct stretch of_layer,
                          const struct whole *other, const char *what, struct error *err)
 {
@@ -456,8 +457,8 @@ static bool are_same_blocks(const struct tensor_layout *dst, const struct tensor
 	       memcmp(dst->shape, src->shape, bytes) == 0 && memcmp(dst->stride, src->stride, bytes) == 0;
 }
 
-/* Returns whether the sides are the same blocks. check_apart has found that none of these shares bytes with
- * another. */
+/* Returns whether the sides are the same blocks. check_apart must have found that no two of these share
+ * bytes. */
 static bool is_one_pool(const struct engine_blocks *blocks, const struct transform *t,
                         const struct tensor_place *dst, const struct tensor_place *src)
 {
@@ -538,7 +539,7 @@ static int64_t dst_at(const struct engine_blocks *blocks, uint64_t i)
 	return number_at(blocks, 2 * i) == -1 ? -1 : number_at(blocks, 2 * i + 1);
 }
 
-/* Returns the hash of an entry as a slot of a table of 2^bits slots. */
+/* Returns the slot that an entry's hash selects in a table of 2^bits slots. */
 static uint32_t slot_of(uint64_t entry, uint64_t seed, int bits)
 {
 	const unsigned __int128 mixed =
@@ -561,7 +562,7 @@ size_t blocks_slots(uint64_t n)
 	return (size_t)1 << bits_of(n);
 }
 
-/* Returns what errors call number i of the list, in `name`. */
+/* Writes to `name` what errors call number i of the list, and returns `name`. */
 static const char *number_name(const struct engine_blocks *blocks, uint64_t i, char name[40])
 {
 	if (blocks->pairs)
@@ -607,7 +608,7 @@ static int check_twice(const struct engine_blocks *blocks, uint64_t seed, uint32
 	return 0;
 }
 
-/* Refuses a list of pairs over one pool if a block is both read and written. check_twice has filled the
+/* Refuses a list of pairs over one pool if a block is both read and written. check_twice must have filled the
  * slots. */
 static int check_pool(const struct engine_blocks *blocks, uint64_t seed, const uint32_t *slot,
                       struct error *err)
@@ -629,8 +630,8 @@ static int check_pool(const struct engine_blocks *blocks, uint64_t seed, const u
 	return 0;
 }
 
-/* Returns whether two entries name the same block of dst, by a bitmap of the blocks. This is much faster than
- * check_twice but needs room for as many bits as dst has blocks. */
+/* Uses a bitmap of the blocks to find out whether two entries name the same block of dst, and returns whether
+ * they do. This is much faster than check_twice, but needs as many bits at slot as dst has blocks. */
 static bool has_twice(const struct engine_blocks *blocks, uint32_t *slot)
 {
 	bool twice = false;

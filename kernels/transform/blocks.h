@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Describes a list of blocks, sets the defaults for what a request may leave out of it, and checks that an
- * engine may run it. The functions have no side effects, and the only memory of clients that they read is a
- * list in host memory.
+/* Describes a list of blocks, sets the defaults for what a request may leave out, and checks that an engine
+ * may run the list. The functions have no side effects. Of clients' memory they read only a list in host
+ * memory.
  *
  * A side has a number of blocks in each layer: as many as the list has entries, or, if the list indexes the
  * side, as many as its limit says (blocks_dst_count, blocks_src_count). The stretch of a side reaches from
@@ -33,12 +33,12 @@ struct engine_blocks_side {
 	struct layer_table *table;
 };
 
-/* The move is executed once for each entry of a list, in each layer. Entry i is one number, the block
- * index[i] of the indexed side, and uses block i of the other side. With pairs it is two numbers, first the
- * block of src and then that of dst. An entry with a -1 is skipped; one with another number that names no
- * block of its side is skipped and counted. The submitter has checked that all blocks of both sides lie in
- * their regions. It has also checked a list in host memory; one in a region may change at any time, so each
- * number is read only once. */
+/* A list of blocks: a job's move is executed once for each of its entries, in each layer. Entry i is one
+ * number, the block index[i] of the indexed side, and uses block i of the other side. With pairs it is two
+ * numbers, first the block of src and then that of dst. An entry with a -1 is skipped; one with another
+ * number that names no block of its side is skipped and counted. The submitter must have checked that all
+ * blocks of both sides lie in their regions, and must have checked the entries of a list in host memory. A
+ * list in a region may change at any time, so the engine reads each number only once. */
 struct engine_blocks {
 	uint64_t n;          /* number of entries; > 0 */
 	uint32_t layers;     /* number of layers; > 0 */
@@ -90,26 +90,27 @@ static inline uint32_t blocks_entry_bytes(const struct engine_blocks *blocks)
 	return (uint32_t)blocks->index_bytes << blocks->pairs;
 }
 
-/* Most entries of a list for blocks_check_list. */
+/* Maximum number of entries of a list for blocks_check_list. */
 #define BLOCKS_LIST_MOST 16384
 
-/* Most entries of a list for blocks_check_entries. */
+/* Maximum number of entries of a list for blocks_check_entries. */
 #define BLOCKS_ENTRIES_MOST (1 << 30)
 
-/* An engine cannot stop half-way, so these bound one request: entries times layers, and bytes read plus
- * written. Both are far more than fit into memory. */
+/* An engine cannot stop half-way through a list, so these limits bound one request: its entries times its
+ * layers, and the bytes that it reads plus those that it writes. Both limits are far more than fits into
+ * memory. */
 #define BLOCKS_MOVES_MOST (UINT64_C(1) << 32)
 #define BLOCKS_BYTES_MOST (UINT64_C(1) << 44)
 
 /* Scratch space of blocks_check_list, which can be reused from list to list. */
 struct blocks_seen {
 	uint64_t seed; /* random, so that clients cannot choose collisions */
-	/* Hash table with an entry's index plus 1, 0 if free; or a bitmap with a bit for each block. */
+	/* Hash table, whose slots have an entry's index plus 1 or, if free, 0; or a bitmap with a bit for
+	 * each block. */
 	uint32_t slot[2 * BLOCKS_LIST_MOST];
 };
 
-/* Returns the step for blocks that follow each other without gaps: the bytes from a block's first to its
- * last. */
+/* Returns the step for blocks that follow each other without gaps: the number of bytes that a block spans. */
 uint64_t blocks_default_step(struct tensor_extent extent);
 
 /* Sets the limit of an indexed side to the number of blocks that lie in its region in every layer. extent is
@@ -122,8 +123,8 @@ int blocks_default_limit(struct engine_blocks *blocks, bool is_dst, struct tenso
 uint64_t blocks_side_bits(const struct engine_blocks_side *side, uint64_t n, uint32_t layers);
 
 /* Returns the bitwise OR of the addresses of all blocks; its lowest set bit divides all of them. dst and src
- * are the addresses of element [0, ..., 0] of block 0. A plan for the places of many moves (plan_key.h) with
- * these bits is right for every block. */
+ * are the addresses of element [0, ..., 0] of block 0. A plan made for these bits (as places of many moves,
+ * plan_key.h) is right for every block. */
 uint64_t blocks_bits(const struct engine_blocks *blocks, uint64_t dst, uint64_t src);
 
 /* Sets the layers of the side to those of a table. */
@@ -138,11 +139,12 @@ struct engine_memory *blocks_memory(const struct engine_blocks_side *side, uint3
  * (INVALID_ARGUMENT), blocks of the destination that share bytes, and sides whose stretches overlap
  * (OVERLAP).
  *
- * The check is exact with two exceptions. Layers that are neither evenly spaced nor evenly spaced groups must
- * each end before the next one begins, or be interleaved (layers_are_interleaved). Sides are compared by
- * their stretches, although their blocks could lie between each other; layers of a table have a stretch each.
- * With pairs, sides that are the same blocks are not refused but noted (is_one_pool). sorted is room for
- * blocks->layers offsets if dst has a list of layers without a table, and unused otherwise.
+ * The check is exact with two exceptions. Layers that are neither evenly spaced nor in evenly spaced groups
+ * must each end before the next one begins, or be interleaved (layers_are_interleaved). Sides are compared by
+ * their stretches, one for each layer of a table, so blocks of one side that lie between blocks of the other
+ * are refused. With pairs, sides that are the same blocks are not refused but noted (is_one_pool). If dst has
+ * a list of layers without a table, sorted must have space for blocks->layers offsets; otherwise it is
+ * unused.
  */
 int blocks_check(struct engine_blocks *blocks, const struct transform *t, const struct tensor_place *dst,
                  const struct tensor_place *src, int64_t *sorted, struct error *err);
@@ -153,8 +155,8 @@ int blocks_check(struct engine_blocks *blocks, const struct transform *t, const 
 int blocks_check_index(const struct engine_blocks *blocks, const struct transform *t,
                        const struct tensor_place *dst, const struct tensor_place *place, struct error *err);
 
-/* Refuses, for a list that is not read before it runs, sides that only the entries could prove not to overlap
- * (OVERLAP). */
+/* For a list that nobody reads before it runs: refuses sides that are one pool (OVERLAP), because only its
+ * entries could prove that no block is both read and written. */
 int blocks_check_unread(const struct engine_blocks *blocks, struct error *err);
 
 /* Checks a list in host memory: each number is -1 or names a block (OUT_OF_RANGE), no two entries name the
@@ -162,8 +164,9 @@ int blocks_check_unread(const struct engine_blocks *blocks, struct error *err);
  * INVALID_ARGUMENT if there are more than BLOCKS_LIST_MOST entries. */
 int blocks_check_list(const struct engine_blocks *blocks, struct blocks_seen *seen, struct error *err);
 
-/* Does the same for a list of at most BLOCKS_ENTRIES_MOST entries. slot is scratch space of n_slots, at least
- * blocks_slots(n) for a list of n entries that indexes dst; other lists need none. */
+/* Does the same for a list of at most BLOCKS_ENTRIES_MOST entries. slot is scratch space of n_slots slots. A
+ * list of n entries that indexes dst needs at least blocks_slots(n) of them; other lists need none. seed
+ * should be random (struct blocks_seen). */
 int blocks_check_entries(const struct engine_blocks *blocks, uint64_t seed, uint32_t *slot, size_t n_slots,
                          struct error *err);
 size_t blocks_slots(uint64_t n);

@@ -405,10 +405,11 @@ int request_check_word(const struct tensor_place *place, uint64_t region, const 
 
 /* ---- Further destinations ------------------------------------------------------------------------------ */
 
-/* Most steps that the searches for overlaps of one request may take, as overlap_steps counts them. */
+/* Maximum number of steps, as overlap_steps counts them, that one request's searches for overlaps may
+ * take. */
 #define MOST_STEPS 65536
 
-#define NAME_SIZE 24 /* bytes of "further_dst[64]" and more */
+#define NAME_SIZE 24 /* enough for "further_dst[64]" */
 
 int request_check_further(const struct msg_transform *params, struct error *err)
 {
@@ -729,7 +730,8 @@ int request_block_spec(const struct msg_transform *block, struct transform_spec 
 	return 0;
 }
 
-/* Returns whether the request gives the number of blocks of the indexed side. */
+/* Returns whether the request gives the number of blocks of the indexed side: dst if is_dst, otherwise
+ * src. */
 static bool has_limit(const struct msg_blocks *p, bool is_dst)
 {
 	return (p->has & (p->pairs && is_dst ? F(blocks, dst_limit) : F(blocks, limit))) != 0;

@@ -33,13 +33,13 @@ bool transform_is_split(const struct msg_transform *params);
  * without splits has itself as its only part, which transform_init has yet to check. */
 int transform_split_of(const struct msg_transform *params, struct split *ret, struct error *err);
 
-/* Returns whether the request has a scale, a bias or an amax. Most requests have none. */
+/* Returns whether the request has a scale, a bias or an amax. */
 bool transform_has_operands(const struct msg_transform *params);
 
-/* What a transform says of one of its operands. */
+/* What a request says about one operand of its transform. */
 struct request_operand {
 	bool is_given;
-	bool is_tensor; /* It is given, and is no number. */
+	bool is_tensor; /* The operand is given, and is not a number. */
 	double number;  /* 0 if it is a tensor or not given */
 	bool has_region, has_offset;
 	uint64_t region, offset;
@@ -51,7 +51,8 @@ struct request_operand request_operand(const struct msg_transform *params, enum 
 /* Sets *ret to the place that a run of a plan gives for the operand. Returns false if it gives none. */
 bool request_run_place(const struct msg_plan_run *run, enum operand_role role, struct region_place *ret);
 
-/* Checks that the run gives a place for an operand exactly if that is a tensor of the plan's. */
+/* Checks that the run gives a place for an operand if and only if one is wanted, because the operand is a
+ * tensor in the plan. */
 int request_check_run_place(const struct msg_plan_run *run, enum operand_role role, bool is_wanted,
                             struct error *err);
 
@@ -83,7 +84,7 @@ int request_check_word(const struct tensor_place *place, uint64_t region, const 
 
 /* ---- Further destinations ------------------------------------------------------------------------------ */
 
-/* Most destinations that a transform may have besides the first. */
+/* Maximum number of destinations that a transform may have besides the first. */
 #define REQUEST_MOST_FURTHER 64
 
 /* One destination of a transform that has several. All have the same type and shape, and share no bytes. */
@@ -145,7 +146,7 @@ static inline bool request_has_table(const struct request_layers *fields)
 }
 const char *request_table_name(const struct request_layers *fields);
 
-/* Refuses a side that has a table and another field that says where its layers lie. */
+/* Refuses a side that has a table as well as another field that says where its layers lie. */
 int request_check_table(const struct request_layers *fields, struct error *err);
 
 /* Checks the layers of both sides, dst first, and sets *ret to their number. entries has the number of
@@ -164,8 +165,9 @@ int request_check_run_places(const struct msg_plan_run *p, struct error *err);
 int request_check_entries(const struct msg_blocks *p, struct engine_blocks *ret, struct error *err);
 
 /* request_copy_lists copies the lists of the message, which need not be aligned, into words, and lets blocks
- * point to the copies. words has room for request_list_bytes. If dst has a list of layers, returns a free
- * part of words with room for as many offsets as dst has layers, otherwise NULL. */
+ * point to the copies. words must have space for request_list_bytes bytes. If dst has a list of layers,
+ * request_copy_lists returns a free part of words that has space for as many offsets as dst has layers;
+ * otherwise it returns NULL. */
 size_t request_list_bytes(const struct msg_blocks *p);
 int64_t *request_copy_lists(const struct msg_blocks *p, int64_t *words, struct engine_blocks *blocks);
 
@@ -175,7 +177,8 @@ int64_t *request_copy_lists(const struct msg_blocks *p, int64_t *words, struct e
 struct msg_transform request_block(const struct msg_blocks *p);
 int request_block_spec(const struct msg_transform *block, struct transform_spec *ret, struct error *err);
 
-/* Refuses an indexed side that has neither a limit nor a region from whose end a limit would follow. */
+/* Refuses an indexed side for which neither the request gives a limit nor a region's end implies one
+ * (dst_has_end, src_has_end). */
 int request_check_ends(const struct msg_blocks *p, const struct engine_blocks *blocks, bool dst_has_end,
                        bool src_has_end, struct error *err);
 

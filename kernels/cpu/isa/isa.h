@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops, of which there is one version for each instruction set, and the choice among the versions
- * at run time.
+/* The inner loops, in one version for each instruction set, and the choice of a version at run time.
  *
  * Sizes of elements are given as their binary logarithm, `shift`: 1, 2, 4, 8, 16 bytes are 0 .. 4. No
  * function needs any alignment unless its comment says so, and none reads or writes a byte outside of what it
@@ -21,10 +20,10 @@
 
 /* ---- Elements of any type to numbers to calculate with, and back ------------------------------------ */
 
-/* Type of the lanes by way of which a row is converted, block by block: from elements of one type to lanes,
- * all of one type, and from lanes to elements of another type. In between, lanes may be multiplied and added
- * to. Buffers of lanes are aligned to CPU_LINE and have CPU_LINE bytes more than their number of lanes needs,
- * which loops may use. */
+/* Type of lanes. A row is converted block by block: from elements of one type to lanes, which all have one
+ * type, and from the lanes to elements of another type. In between, lanes may be multiplied and added to.
+ * Buffers of lanes must be aligned to CPU_LINE and have CPU_LINE bytes more than their lanes need, because
+ * loops may use those. */
 enum cpu_lane {
 	CPU_LANE_FLOAT32, /* holds every value of float32 and of types of up to 16 bits */
 	CPU_LANE_FLOAT64, /* rounds 64-bit integers, to nearest even or to odd */
@@ -33,9 +32,9 @@ enum cpu_lane {
 	CPU_LANES
 };
 
-/* A load converts n elements at src to lanes, and a store n lanes to elements at dst. Stores to floating
- * types round to nearest even, stores to integers towards zero. Integers take the nearest value that they
- * have, and 0 for NaN. A bool becomes whether the value is not 0. */
+/* A load converts n elements at src to lanes, and a store converts n lanes to elements at dst. Stores to
+ * floating types round to nearest even, and stores to integers round towards zero. A value beyond an integer
+ * type becomes the type's nearest value, and NaN becomes 0. A bool becomes true if the value is not 0. */
 typedef void cpu_load_fn(void *lanes, const char *src, int64_t n);
 typedef void cpu_store_fn(char *dst, const void *lanes, int64_t n);
 
@@ -88,21 +87,22 @@ struct cpu_fetch {
 	int64_t i, at;
 };
 
-/* Transposes between places that tables give: element (r, c) goes from src + col[c] + r * element to dst +
- * row[r] + c * element. rows and cols are at least 16 / element. For each line that is moved, one line that
- * *fetch names is prefetched. */
+/* Transposes a panel, which is a box whose rows and columns lie at places given by tables: element (r, c)
+ * goes from src + col[c] + r * element to dst + row[r] + c * element. rows and cols are at least 16 /
+ * element. For each line that is moved, one line that *fetch names is prefetched. */
 typedef void cpu_panel_fn(char *dst, const int64_t *row, const char *src, const int64_t *col, int64_t rows,
                           int64_t cols, struct cpu_fetch *fetch);
 
-/* Does the same from memory that is in no cache. next is where the next panel with the same table begins, or
- * NULL if there is none; its lines are prefetched. */
+/* Does the same for a panel that is in no cache. next is the src of the next panel with the same table, whose
+ * first lines are prefetched, or NULL if there is none. */
 typedef void cpu_far_panel_fn(char *dst, const int64_t *row, const char *src, const int64_t *col,
                               int64_t rows, int64_t cols, const char *next);
 
-/* Permutes bytes arbitrarily: each 16 bytes of dst are assembled from `windows` windows of 16 bytes of src.
- * mask says for each byte which byte of the window it is, or 0x80 if it comes from another window or from
- * fill. fill has 16 bytes for every 16 of dst, with 0 where the bytes come from windows, or is NULL. The last
- * 16 bytes may overlap those before them; bytes is at least 16. */
+/* Permutes bytes arbitrarily: each 16 bytes of dst are assembled from `windows` windows of 16 bytes of src. A
+ * step describes one window, which begins at src + offset. For each byte of dst, its mask has the position of
+ * that byte in the window, or 0x80 if the byte comes from another window or from fill. fill is NULL or has 16
+ * bytes for every 16 of dst, with 0 for the bytes that come from windows. The last 16 bytes may overlap those
+ * before them; bytes is at least 16. */
 struct cpu_shuffle_step {
 	uint8_t mask[16];
 	int64_t offset;
@@ -119,10 +119,11 @@ struct cpu_shuffle {
 typedef void cpu_tables_fn(char *dst, const int32_t *dst_at, int64_t rows, const char *src,
                            const int32_t *src_at, int64_t cols, const char *end);
 
-/* Writes rows in parts, line by line past the cache. The next n bytes of each of `rows` rows of dst are taken
- * from stage, where the rows lie pitch bytes apart with CPU_LINE bytes after each that may be read. If a part
- * ends within a line, the start of that line is kept in room, which has a line for each row, until the next
- * part completes it and writes the whole line. n is at least CPU_LINE, except for a row's last part. */
+/* Writes rows in parts, in whole lines that bypass the cache. `part` says whether this is a row's first or
+ * last part, or both. The next n bytes of each of `rows` rows of dst are taken from stage, where the rows lie
+ * pitch bytes apart with CPU_LINE bytes after each that may be read. If a part ends within a line, the start
+ * of that line is kept in room, which has a line for each row, until the next part completes it and writes
+ * the whole line. n is at least CPU_LINE, except for a row's last part. */
 enum cpu_part {
 	CPU_PART_FIRST = 1,
 	CPU_PART_LAST = 2,
@@ -153,7 +154,8 @@ struct cpu_isa {
 
 	/* Take pixels apart, or assemble them. A pixel has 2 or more channels, each an element of less than
 	 * 16 bytes, and at most 16 bytes in all. split writes channel c of the n pixels at src to dst +
-	 * row[c]; merge does the reverse. n is at least CPU_LINE / element. */
+	 * row[c]; merge reads channel c of the n pixels at dst from src + col[c]. n must be at least CPU_LINE
+	 * / element. */
 	void (*split[CPU_SHIFTS - 1])(char *dst, const int64_t *row, const char *src, int64_t channels,
 	                              int64_t n);
 	void (*merge[CPU_SHIFTS - 1])(char *dst, const char *src, const int64_t *col, int64_t channels,
@@ -168,8 +170,8 @@ struct cpu_isa {
 	cpu_flush_fn *flush;
 
 	/* Prefetches the lines of n_dst bytes that will be written and of n_src bytes that will be read,
-	 * alternately, and does not wait. They should fit the first-level cache,
-	 * because the CPU drops prefetches that it cannot start at once. Unmapped memory is ignored. */
+	 * alternately, and does not wait. They should fit into the first-level cache, because the CPU drops
+	 * prefetches that it cannot start at once. Unmapped memory is ignored. */
 	void (*fetch)(const char *dst, int64_t n_dst, const char *src, int64_t n_src);
 
 	/* Orders writes that went past the cache before all later writes of the thread. */

@@ -6,8 +6,8 @@
  *   GATHER(p, lane_pitch)   16 bytes from each of p, p + lane_pitch, ... , one for each lane
  *   LANES(p, offset, step)  16 bytes from each of p + offset[0], p + offset[step], ... , one for each lane
  *   STORE(p, v)             stores to any address
- *   STREAM(p, v)            stores past the cache, to an aligned address
- *   FENCE()                 orders earlier streams before later stores
+ *   STREAM(p, v)            stores to an aligned address, bypassing the cache
+ *   FENCE()                 orders earlier STREAMs before later stores
  *   SHUFFLE(v, mask)        within each lane: byte i becomes byte mask[i] of v, or 0 if mask[i] is 0x80
  *   SHUFFLE16(v, mask)      the same for a vector of 16 bytes
  *   LOW1(a, b) .. HIGH8     within each lane: interleaves the low or high halves by 1, 2, 4, 8 bytes
@@ -68,7 +68,7 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 #define MERGE_LOW8(a, b)  MERGE(vec2x8, a, b, 0, 2)
 #define MERGE_HIGH8(a, b) MERGE(vec2x8, a, b, 1, 3)
 
-/* Does one round on the n registers v[0 .. n), by way of a copy t. */
+/* Does one round of interleaving on the n registers v[0 .. n), reading them from a copy t. */
 #define ROUND(T, n, low, high)                                                                      \
 	do {                                                                                        \
 		T t[n];                                                                             \
@@ -92,7 +92,8 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 	ROUND(T, 16, p##LOW1, p##HIGH1); \
 	ROUND(T, 16, p##LOW1, p##HIGH1)
 
-/* Defines the transpose of one group of 16 bytes, which writes a whole line to each row of dst. */
+/* Defines the transpose of one group: 16 bytes from each of CPU_LINE / element rows of src. It writes a whole
+ * line to each row of dst. put is STORE or STREAM. */
 #define DEFINE_TILE(function, element, put)                                                                  \
 	static inline TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch) \
 	{                                                                                                    \
@@ -108,8 +109,9 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 		}                                                                                            \
 	}
 
-/* Returns the address of the block to prefetch, which is read `ahead` blocks after the one at src. It is in
- * the same strip, of which `left` bytes are left, or at the start of the next one. */
+/* Returns the address of the block to prefetch, which will be read `ahead` blocks after the one at src. It is
+ * in the same strip, whose rows have `left` more bytes, or at the start of the strip at next. If that would
+ * be needed but next is NULL, returns src. */
 static inline const char *fetch_place(const char *src, int64_t left, int64_t ahead, const char *next)
 {
 	if (left > ahead * CPU_LINE || !next)
@@ -117,13 +119,14 @@ static inline const char *fetch_place(const char *src, int64_t left, int64_t ahe
 	return next + ahead * CPU_LINE - left;
 }
 
-/* Number of blocks by which prefetching is ahead. There are more of them if there are fewer rows, so that the
- * number of lines in flight is the same. */
+/* Number of blocks by which prefetching is ahead of reading. The fewer rows a block has, the more blocks, so
+ * that the number of lines in flight is about the same. */
 #define AHEAD(element) ((element) < 4 ? 2 : (element) < 16 ? (element) : 8)
 
-/* Defines a strip. It takes four groups at a time by way of a block that holds one line of each row, because
- * rows that lie a power of two apart would evict each other from the cache between one group and the next. A
- * later block is prefetched at the same time, because there are too many rows for the hardware prefetcher. */
+/* Defines a cpu_strip_fn (isa.h). It copies four groups at a time to a block that holds one line of each row
+ * and transposes them from there, because rows that lie a power of two apart would evict each other from the
+ * cache between one group and the next. A later block is prefetched at the same time, because there are too
+ * many rows for the hardware prefetcher. */
 #define DEFINE_STRIP(function, tile, element)                                                              \
 	static TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch,      \
 	                            int64_t groups, const char *next)                                      \
@@ -162,7 +165,7 @@ static inline const char *fetch_place(const char *src, int64_t left, int64_t ahe
 		}                                                                                \
 	}
 
-/* Prefetches the next n lines that *fetch names. */
+/* Prefetches the next n of the lines that *fetch names. */
 static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 {
 	for (; n > 0 && fetch->i < fetch->n; n--) {
@@ -177,8 +180,8 @@ static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 	}
 }
 
-/* Defines the transposes of one group of 16 bytes of a panel's columns. They write a line, or 16 bytes, to
- * each row of dst. */
+/* Defines the transposes of one group of a panel (cpu_panel_fn): 16 bytes of each of several columns.
+ * panel_tile writes a line to each row of dst, and panel_narrow 16 bytes. */
 #define DEFINE_PANEL_TILE(element)                                                                       \
 	static inline TARGET void panel_tile_##element(char *dst, const int64_t *row, const char *src,   \
 	                                               const int64_t *col)                               \
@@ -203,7 +206,8 @@ static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 		UNROLL for (int i = 0; i < N; i++) store16(dst + row[i], v[i]);                          \
 	}
 
-/* Defines a panel, which is moved in strips of columns. At the edges, tiles overlap the ones before them. */
+/* Defines a cpu_panel_fn, which moves its panel in strips of columns. At the edges, tiles overlap the ones
+ * before them. */
 #define DEFINE_PANEL(element)                                                                 \
 	DEFINE_PANEL_TILE(element)                                                            \
 	static TARGET void panel_##element(char *dst, const int64_t *row, const char *src,    \
@@ -227,18 +231,18 @@ static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 		}                                                                             \
 	}
 
-/* Copies n < CPU_LINE bytes in groups of 16. The last group ends where the n bytes end, and may begin before
- * them. */
+/* Copies n < CPU_LINE bytes to dst in groups of 16. If n is no multiple of 16, the last group has the 16
+ * bytes that end at src + n: it repeats bytes of the group before it or, if n < 16, begins before src. */
 static inline TARGET void copy_groups(char *dst, const char *src, int64_t n)
 {
 	for (int64_t g = 0; g < n; g += 16)
 		store16(dst + g, load16(src + (n - g < 16 ? n - 16 : g)));
 }
 
-/* Defines a panel that is read from memory. One line of each column at a time is copied to a block, because
- * columns that lie a power of two apart would evict each other from the cache before their lines are used up.
- * Later lines are prefetched at the same time, because there are too many columns for the hardware
- * prefetcher. */
+/* Defines a cpu_far_panel_fn, for a panel that is in no cache. One line of each column at a time is copied to
+ * a block, because columns that lie a power of two apart would evict each other from the cache before their
+ * lines are used up. Later lines are prefetched at the same time, because there are too many columns for the
+ * hardware prefetcher. */
 #define DEFINE_FAR_PANEL(element)                                                                          \
 	static TARGET void far_panel_##element(char *dst, const int64_t *row, const char *src,             \
 	                                       const int64_t *col, int64_t rows, int64_t cols,             \
@@ -380,13 +384,15 @@ static inline TARGET void store_part(char *p, vec16 v, int64_t n)
 	}
 }
 
-/* Returns where the next square of n begins. The last square overlaps the one before it. */
+/* Returns where the square after the one at `at` begins, in squares of side n that together end at `end`. The
+ * last square may overlap the one before it. */
 static inline int64_t next_square(int64_t at, int64_t n, int64_t end)
 {
 	return at + n < end && at + 2 * n > end ? end - n : at + n;
 }
 
-/* Defines a transpose by tables, in squares of 16 bytes a side, or of fewer bytes if there are fewer. */
+/* Defines a cpu_tables_fn. It transposes squares whose sides have 16 bytes, or fewer if the rows or columns
+ * are fewer. */
 #define DEFINE_TABLES(element)                                                                               \
 	static TARGET void tables_part_##element(char *dst, const int32_t *dst_at, int64_t rows,             \
 	                                         const char *src, const int32_t *src_at, int64_t cols,       \
@@ -468,11 +474,11 @@ DEFINE_ALL(16)
  * registers, with N = 16 / element elements a lane, then hold N consecutive pixels. One round (as in a
  * transpose) moves element j of that sequence to position 2 j, or in its second half to 2 j + 1 - C N.
  * log2(N) rounds bring [pixel][channel] to [channel][pixel], and log2(C) rounds bring it back. Pixels are
- * widened after loading and narrowed before storing, 16 bytes at a time, by a shuffle. What is stored reaches
- * into the next pixel, which is stored later. */
+ * widened after loading and narrowed before storing, 16 bytes at a time, by a shuffle. Each store also
+ * overwrites the start of the next pixels, which are stored later. */
 
-/* Returns the mask that widens 16 / room pixels of a lane from `pixel` bytes to `room` bytes each, or narrows
- * them. */
+/* Returns the mask that widens the 16 / room pixels of a lane from `pixel` bytes to `room` bytes each, or, if
+ * not wider, narrows them back to `pixel` bytes. */
 static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
 {
 	vec16 mask;
@@ -487,8 +493,8 @@ static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
 #define PIXEL_ROUNDS(element, c, n) \
 	UNROLL for (int round = 1; round < (n); round *= 2) ROUND(VECTOR, c, LOW##element, HIGH##element)
 
-/* Writes a line to each row of dst, from CPU_LINE / element pixels. The last 16 bytes that it reads may reach
- * beyond these pixels. */
+/* Defines a function that writes a line to each row of dst, from CPU_LINE / element pixels. The last 16 bytes
+ * that it reads may reach beyond these pixels. */
 #define DEFINE_SPLIT_BLOCK(element, C)                                                         \
 	static inline TARGET void split_block_##element##_##C(                                 \
 	    char *dst, const int64_t *row, const char *src, int64_t channels, VECTOR mask)     \
@@ -509,7 +515,7 @@ static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
 		}                                                                              \
 	}
 
-/* Writes CPU_LINE / element pixels, and up to 16 bytes beyond them. */
+/* Defines a function that writes CPU_LINE / element pixels, and less than 16 bytes beyond them. */
 #define DEFINE_MERGE_BLOCK(element, C)                                                                      \
 	static inline TARGET void merge_block_##element##_##C(                                              \
 	    char *dst, const char *src, const int64_t *col, int64_t channels, VECTOR mask)                  \
@@ -530,8 +536,9 @@ static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
 		}                                                                                           \
 	}
 
-/* Processes all pixels block by block. Less than 8 bytes, and so less than 8 pixels, are read or written
- * beyond a block. The last blocks, which may overlap, are processed by way of a copy. */
+/* Processes all n pixels block by block: runs the statement `direct`, or for the last blocks `by_copy`, with
+ * `at` set to the block's first pixel. Fewer than 8 bytes, and so fewer than 8 pixels, are read or written
+ * beyond a block. The last blocks, which may overlap, are therefore processed by way of a copy. */
 #define EACH_BLOCK(element, n, direct, by_copy)                 \
 	do {                                                    \
 		enum { BLOCK = CPU_LINE / (element) };          \
@@ -636,7 +643,8 @@ static TARGET void fill_lines(char *dst, const char *line, int64_t lines)
 		    STREAM(dst + part * WIDTH, v[part]);
 }
 
-/* Writes the line that consists of the end of one part and the start of the next. */
+/* Writes the line at dst, which consists of the end of one part, the `kept` bytes at room, and the start of
+ * the next part, at stage. */
 static inline TARGET void put_joined(char *dst, const char *room, const char *stage, int64_t kept)
 {
 	char line[CPU_LINE] __attribute__((aligned(CPU_LINE)));

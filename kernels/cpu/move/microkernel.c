@@ -14,13 +14,14 @@
 
 /* ---- Rows: copied, repeated, reversed --------------------------------------------------------------- */
 
-/* Shorter runs consist mostly of their first and last lines, which are written through the cache anyway. Runs
- * that are whole lines are an exception, if there are at least STREAM_LINES of them. */
+/* Runs of at least STREAM_MIN bytes are written past the cache. Shorter ones consist mostly of their first
+ * and last lines, which are written through the cache anyway; an exception are runs that are STREAM_LINES or
+ * more whole lines. */
 #define STREAM_MIN   512
 #define STREAM_LINES 2
 
-/* Rows of up to AHEAD_MOST bytes are prefetched AHEAD_BYTES before they are copied, as the hardware
- * prefetcher would do if they followed each other in the source. */
+/* While a row of up to AHEAD_MOST bytes is copied, the row that comes about AHEAD_BYTES later is prefetched,
+ * as the hardware prefetcher would do if rows followed each other in the source. */
 #define AHEAD_BYTES 2048
 #define AHEAD_MOST  4096
 
@@ -72,7 +73,7 @@ static void microkernel_copy(const struct microkernel *microkernel)
 	}
 }
 
-/* Writes n bytes of a pattern that repeats every 16 bytes. pattern holds a line and 16 bytes more of it. */
+/* Writes n bytes of a pattern that repeats every 16 bytes. The pattern must be CPU_LINE + 16 bytes long. */
 static void repeat_run(const struct microkernel *microkernel, char *dst, const char *pattern, int64_t n)
 {
 	if (n < CPU_LINE) {
@@ -105,7 +106,7 @@ void microkernel_repeat(const struct microkernel *microkernel)
 	}
 }
 
-/* Reverses one row by way of scratch, in pieces that end on a line of dst. */
+/* Reverses one row by way of scratch, in pieces that end at the end of a line of dst. */
 static void reverse_staged(const struct microkernel *microkernel, char *dst, const char *src)
 {
 	int64_t unit = microkernel->unit;
@@ -150,7 +151,7 @@ typedef void line_fn(char *dst, int64_t dst_stride, const char *src, int64_t src
 		for (int64_t i = 0; i < n; i++)                                                     \
 			memcpy(dst + i * dst_stride, src + i * src_stride, size);                   \
 	}
-/* The compiler knows the size in these functions; other sizes take longer. */
+/* In these functions the size is a constant for the compiler; other sizes take longer. */
 DEFINE_LINE(1)
 DEFINE_LINE(2)
 DEFINE_LINE(4)
@@ -214,7 +215,7 @@ static void block_shape(const struct microkernel *microkernel, int64_t *ret_rows
 	*ret_cols = min_i64(microkernel->cols, BLOCK_UNITS / rows);
 }
 
-/* Makes the longer loop the inner one. */
+/* Moves one block, with the longer of its two loops as the inner one. */
 static void move_block(const struct microkernel *microkernel, line_fn *line, char *dst, const char *src,
                        int64_t rows, int64_t cols)
 {
@@ -253,8 +254,8 @@ static void microkernel_strided(const struct microkernel *microkernel)
  * scratch.
  */
 
-/* Most bytes of a run that is read from one row of src before the next row, and most rows of dst that are
- * written side by side: few, so that only few pages are in use at once. */
+/* Maximum number of bytes that are read from one row of src before the next row is read, and maximum number
+ * of rows of dst that are written side by side. They are small, so that only few pages are in use at once. */
 #define TRANSPOSE_RUN 512
 #define OPEN_ROWS     256
 
@@ -262,17 +263,17 @@ static void microkernel_strided(const struct microkernel *microkernel)
  * each part falls into another set of the cache. */
 #define GAP CPU_LINE
 
-/* The same limits for transposes that are staged in scratch. Runs of 1 and 4 KiB are within noise, with huge
- * pages (tests/bench/EXPERIMENTS.md). */
+/* The same limits for transposes that are staged in scratch. With huge pages, runs of 1 or 4 KiB are as fast,
+ * within noise (tests/bench/EXPERIMENTS.md). */
 #define STAGE_RUN  2048
 #define STAGE_ROWS 512
 
-/* Bytes of all parts together, which stay in the second-level cache. */
+/* Maximum number of bytes of all parts together, which stay in the second-level cache. */
 #define STAGE_BYTES (128 << 10)
 
-/* Bytes of a part of a row. Parts are larger if there are few rows, up to PARTS_BYTES in all. With parts of
- * 64, 128, 512 and 1024 bytes the speed differs by less than 0.05 of memcpy's
- * (tests/bench/EXPERIMENTS.md). */
+/* Bytes of a part of a row. If there are few rows, parts are larger: up to PARTS_BYTES for all rows together,
+ * and up to PART_MOST for each. With parts of 64, 128, 512 and 1024 bytes the speed differs by less than 0.05
+ * of memcpy's (tests/bench/EXPERIMENTS.md). */
 #define PART_BYTES  256
 #define PARTS_BYTES (16 << 10)
 #define PART_MOST   4096
@@ -280,8 +281,8 @@ static void microkernel_strided(const struct microkernel *microkernel)
 /* Rows of dst that are shorter than this and follow each other without gaps are assembled as one. */
 #define PACKED_BYTES 512
 
-/* A division of rows into parts: each part has `step` indices of the outermost contiguous dimension, `bytes`
- * bytes each. Parts lie `pitch` bytes apart in scratch. */
+/* A division of rows into parts: each part has `step` indices of `outer`, the outermost contiguous dimension,
+ * and each index stands for `bytes` bytes. Parts lie `pitch` bytes apart in scratch. */
 struct row_split {
 	struct microkernel_dim outer;
 	int64_t step, bytes;
@@ -399,7 +400,8 @@ static void strip_all(const struct microkernel *microkernel, cpu_strip_fn *strip
 	}
 }
 
-/* Transposes in strips of whole lines from column col on. Returns the first column that is left. */
+/* Transposes in strips of whole lines, from column col on. next is what the last strip prefetches
+ * (cpu_strip_fn). Returns the first column that is left. */
 static int64_t strips(const struct microkernel *microkernel, cpu_strip_fn *strip, int64_t col,
                       const char *next)
 {
@@ -453,7 +455,8 @@ static void transpose_cached(const struct microkernel *microkernel, const char *
 }
 
 /* Transposes past the cache. lead is the number of columns before the first whole line. The columns before
- * and after the whole lines are written through the cache, at least a narrow strip of them. */
+ * and after the whole lines are written through the cache; where they are fewer than a narrow strip has, some
+ * columns are written twice. */
 static void transpose_aligned(const struct microkernel *microkernel, int64_t lead)
 {
 	int64_t narrow = 16 / microkernel->unit;
@@ -479,9 +482,12 @@ static void transpose_aligned(const struct microkernel *microkernel, int64_t lea
  *
  *   scratch   | lines that rows keep | part of row 0 | part of row 1 | ...
  *
- * A part is a range of the dimensions that are contiguous in dst: columns of the microkernel, or, if these
- * are short, a few steps of the outermost of those dimensions. Rows that follow each other in dst without
- * gaps are treated as one row. Returns where the parts begin in scratch. */
+ *
+ * A part is a range of the dimensions that are contiguous in dst: of the columns, or, if `run` adds further
+ * dimensions, of the outermost of those. Short rows that follow each other in dst without gaps are treated as
+ * one row.
+ *
+ * This function returns where the parts begin in scratch. */
 static char *parts_of(const struct microkernel *microkernel)
 {
 	return microkernel->scratch + STAGE_ROWS * CPU_LINE;
@@ -642,8 +648,8 @@ static struct units units_of(const struct loop_nest *nest)
 	return ret;
 }
 
-/* Returns whether units follow each other in the destination, and in the source lie `times` times their size
- * apart. */
+/* Returns whether units follow each other in the destination and lie `times` times their size apart in the
+ * source. */
 static bool is_row(const struct loop_nest *nest, int times)
 {
 	struct units units = units_of(nest);
@@ -717,8 +723,8 @@ static bool plan_strided(struct move *move, const struct loop_nest *nest, const 
 	return true;
 }
 
-/* If the source runs backwards along the row dimension, both sides are looked at from their ends: the move is
- * then a transpose whose destination runs backwards. */
+/* If the source runs backwards along the row dimension, both sides are described from the other end of that
+ * dimension. The move is then a transpose whose destination runs backwards. */
 static bool plan_transpose(struct move *move, const struct loop_nest *nest, const struct move_place *place,
                            const struct cpu_tile *tile)
 {
@@ -755,7 +761,8 @@ static void describe_square(struct engine_explanation *ret, const struct loop_ne
 	explanation_add_tile_dim(ret, nest, nest->rank - 1, n);
 }
 
-/* In rules, strides are the interior's in bytes, and dimensions are counted from the outermost. */
+/* In the rules' text, strides are those of the interior in bytes, and dimensions are counted from the
+ * outermost. */
 static void explain_inner(struct family_rules *ret, const struct loop_nest *nest, enum family family,
                           const char *side, int64_t stride)
 {

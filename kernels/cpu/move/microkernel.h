@@ -13,11 +13,11 @@
 
 #include "kernels/cpu/isa/isa.h"
 
-/* Alignment in bytes up to which elements may be widened. It is always allowed, because every supported
+/* Maximum size in bytes to which elements may be widened, whatever their addresses, because every supported
  * machine reads and writes at any address. */
 #define CPU_ALIGN 16
 
-/* A dimension besides rows and columns; strides are in bytes. */
+/* A dimension besides rows and columns: its extent, and its strides in bytes. */
 struct microkernel_dim {
 	int64_t n, dst, src;
 };
@@ -51,7 +51,7 @@ typedef void microkernel_fn(const struct microkernel *microkernel);
 /* Repeats one unit in each row. dst_col == unit, src_col == 0, and unit is 1, 2, 4, 8 or 16. */
 microkernel_fn microkernel_repeat;
 
-/* Copies n contiguous bytes, past the cache if there is scratch and it pays off. */
+/* Copies n contiguous bytes. If there is scratch and n is large enough, they bypass the cache. */
 void microkernel_copy_run(const struct microkernel *microkernel, char *dst, const char *src, int64_t n);
 
 static inline int microkernel_shift(uint32_t unit)
@@ -59,7 +59,7 @@ static inline int microkernel_shift(uint32_t unit)
 	return __builtin_ctz(unit);
 }
 
-/* Returns the bytes from p to the next start of a line, 0 if p is one. */
+/* Returns the number of bytes from p to the next start of a cache line; 0 if p is at the start of one. */
 static inline int64_t microkernel_to_line(const void *p)
 {
 	return (int64_t)(-(uintptr_t)p % CPU_LINE);
