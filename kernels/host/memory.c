@@ -23,8 +23,9 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/* Why a client's file is mapped. LOOSE: it is pinned later, once it is sealed. VIEWED: another process of the
- * service has populated it. */
+/* What becomes of the mapping of a client's file. UNPINNED: no device pins it. TO_PIN: a device is about to
+ * pin it. VIEWED: another process of the service has populated the file. LOOSE: a device pins it later, once
+ * the file is sealed. */
 enum sharing { UNPINNED, TO_PIN, VIEWED, LOOSE };
 
 /* The half-open range of the file that a mapping covers, in bytes. */
@@ -179,9 +180,10 @@ static int check_mode(const struct engine_handle *handle, struct error *err)
 	return 0;
 }
 
-/* Checks that the file is one that can be mapped. Only files whose pages are shmem's or hugetlb's have seals,
- * whatever file system they are in, and the kernel answers that from the inode without asking a file system.
- * Files without seals are refused before fstat, which may take as long as a file system likes. */
+/* Checks that the file is one that can be mapped. Only files with pages of shmem or hugetlb have seals,
+ * whatever file system they are in, and the kernel reads the seals from the inode without asking a file
+ * system. Files that cannot have seals are refused before fstat, which may take as long as a file system
+ * likes. */
 static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err)
 {
 	uint64_t end;
@@ -261,8 +263,9 @@ static int check_pages(const struct engine_handle *handle, enum sharing sharing,
 
 /* ---- Mapping ---------------------------------------------------------------------------------------- */
 
-/* Returns the page size of a mapping of the file. Only hugetlb files have pages of their own size.
- * Transparent huge pages do not count: a device could not pin what lies beyond the end of the file. */
+/* Returns the page size of a mapping of the file. Only hugetlb files have pages of a size of their own.
+ * Transparent huge pages do not count, because a mapping of whole huge pages may reach beyond the end of the
+ * file, which a device could not pin. */
 static uint64_t page_of(int fd)
 {
 	uint64_t page = holes_page_bytes(fd);
@@ -285,8 +288,8 @@ static void *map_span(const struct engine_handle *handle, struct span span, bool
 	                   span.start);
 }
 
-/* Waits until the file can be mapped at once. Even a sealed file is checked, because its lock may be held by
- * 60000 other mappings that are being removed. */
+/* Waits until the file can be mapped without waiting for its lock. Even a sealed file is checked, because its
+ * lock may be held while 60000 other mappings of it are removed. */
 static int await_lock(const struct engine_handle *handle, struct error *err)
 {
 	const struct scout_part part = { handle->fd, handle->user, handle->offset, handle->size };
@@ -342,8 +345,8 @@ static int refuse_page(struct error *err)
 	    "write to it or call posix_fallocate()");
 }
 
-/* Sets may_stall and what belongs to it. If the file can shrink, its backing has a descriptor already;
- * otherwise one is opened here. */
+/* Sets may_stall, and the fields that are valid with it. If the file can shrink, its backing has a descriptor
+ * already; otherwise one is opened here. */
 static int note_stalls(const struct engine_handle *handle, struct host_memory *memory, struct error *err)
 {
 	if (!handle->is_untrusted || is_fixed(handle->fd))
@@ -382,7 +385,7 @@ static struct scout_part part_of(const struct engine_memory *base)
 	return (struct scout_part){ base->seals, base->user, base->base, base->size };
 }
 
-/* If userfaultfd is available, missing pages are found when they are populated, so a hole is no error
+/* If userfaultfd is available, populating the pages finds those that are missing, so a hole is no error
  * here. */
 int engine_memory_seal(struct engine_memory *base, const atomic_bool *unwanted, struct error *err)
 {
@@ -477,8 +480,9 @@ static int refuse_hole(uint64_t at, struct error *err)
 }
 
 /* Makes accesses to holes fail instead of allocating pages, or, if the mapping cannot be watched, checks once
- * that there is no hole. The latter suffices for a file that is sealed against writing, which can get no more
- * holes. The file may have been sealed only just now, so that is checked again. */
+ * that there is no hole. A single check suffices for a file that is sealed against writing and shrinking,
+ * which can get no more holes. The client may have sealed the file since check_pages, so a file that is to be
+ * pinned is checked again. */
 static int watch(const struct engine_handle *handle, const struct host_memory *memory, enum sharing sharing,
                  struct error *err)
 {
@@ -512,7 +516,7 @@ static struct memfd_fill whole_pages(const struct engine_handle *handle, const s
 		                    .unwanted = handle->unwanted };
 }
 
-/* Maps all pages that the file has in the range, which must be without holes. */
+/* Maps all pages of the range, in which the file must have no holes. */
 static int populate(const struct engine_handle *handle, const struct host_memory *memory, struct error *err)
 {
 	struct memfd_fill pages = whole_pages(handle, memory);
@@ -540,8 +544,8 @@ static int populate(const struct engine_handle *handle, const struct host_memory
 	}
 }
 
-/* Allocates the file's pages, as small ones: if they were huge, a client that pins a part of one would keep
- * all of it charged to the service. */
+/* Allocates the file's pages, as small rather than huge pages: a client that pins a part of a huge page would
+ * keep all of that page charged to the service. */
 static int fill(const struct engine_handle *handle, const struct host_memory *memory, struct error *err)
 {
 	struct memfd_fill pages = whole_pages(handle, memory);
@@ -572,20 +576,20 @@ static int fill(const struct engine_handle *handle, const struct host_memory *me
  * process's mmap_lock meanwhile, so that a single call would make every other thread that needs the lock
  * wait, 0.3 s for 4 GB. MADV_DONTNEED empties a range with the lock held for reading only: a thread that
  * changes the address space (brk, mmap) waits for one step at most, and page faults do not wait at all.
- * Unmapping step by step would not do, because brk then competes with one writer after the other for the
- * lock, and was seen to lose for 16 ms (Linux 6.18). A range is unmapped only after it has been emptied; its
- * page tables are then freed at about 3000 GB/s.
+ * Calling munmap step by step would not do: each call takes the lock for writing, and brk, which competes
+ * with them for the lock, was seen to lose for 16 ms (Linux 6.18). A range is unmapped only after it has been
+ * emptied; its page tables are then freed at about 3000 GB/s.
  *
- * Memory that the service made loses its pages at the same time, so that a client that keeps its file holds
- * no memory of the service's. MADV_REMOVE, which takes them from the file, holds the lock no longer than
- * MADV_DONTNEED does.
+ * Memory that the service made loses its pages at the same time, so that a client that keeps the file open
+ * keeps none of the service's memory. MADV_REMOVE, which takes them from the file, holds the lock no longer
+ * than MADV_DONTNEED does.
  */
 
 #define STEP_BYTES  HUGE_PAGE_BYTES /* takes 0.2 ms with 4 KiB pages; a step splits no huge page */
 #define UNMAP_BYTES ((size_t)1 << 30)
 
-/* Empties pages one by one. Needed if a cover has replaced one of them: MADV_REMOVE fails for that page,
- * because no file is behind it. */
+/* Empties pages one by one. Needed if a cover (backing.h) has replaced one of them: MADV_REMOVE fails for
+ * that page, because no file is behind it. */
 static void empty_pages(char *start, size_t size, size_t page)
 {
 	for (size_t at = 0; at < size; at += page)
@@ -664,9 +668,9 @@ void host_memory_unmap(struct engine_memory *memory)
 		continue;
 }
 
-/* Pages that a device has pinned are freed when it lets go of them, with the process at the latest. Whatever
- * still writes to the mapping may allocate a page again, and must not fail. Therefore the mapping is not
- * watched any more, and if it is still pinned its cover stays, and with it the backing. */
+/* Pages that a device has pinned are freed when the device releases them, at the latest when the process
+ * ends. A late write to the mapping must not fail, and may allocate a page again. Therefore the mapping is no
+ * longer watched, and if it is still pinned, its cover stays, and with the cover the backing. */
 void host_memory_leave(struct engine_memory *base)
 {
 	struct host_memory *memory = host_memory(base);

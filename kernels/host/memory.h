@@ -22,7 +22,7 @@ struct host_memory {
 	struct fault_range mapped;
 	size_t page;  /* bytes of a page of the file */
 	bool is_made; /* the service made the file, whose pages are freed when it is unmapped */
-	/* Bytes from the start of `mapped` that have been emptied and will be unmapped next. */
+	/* Number of bytes at the start of `mapped` that have been emptied and will be unmapped next. */
 	size_t emptied;
 	/* Descriptor base.seals if this memory has to close it; -1 if there is none or the backing owns
 	 * it. */
@@ -39,12 +39,13 @@ static inline struct host_memory *host_memory(struct engine_memory *memory)
 #define HOST_MEMORY_FIRST 4096
 void host_memory_init_own(struct host_memory *ret);
 
+/* Maps and populates a client's file. Returns as engine_map does. */
 int host_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 
-/* Maps memory that a device is going to pin. The mapping is shared, even if it is only for reading. If the
- * descriptor is open for reading only, or the file is sealed against writing, such a mapping cannot be
- * watched while it is pinned: the file must then be sealed against writing and shrinking, so that it can get
- * no hole. Memory that may stall is only mapped, not populated (is_loose of struct engine_memory); returns
+/* Maps memory that a device is going to pin. The mapping is shared, even if it is only for reading. Such a
+ * mapping cannot be watched while it is pinned if the descriptor is open for reading only or the file is
+ * sealed against writing. The file must then be sealed against writing and shrinking, so that it can get no
+ * hole. Memory that may stall is only mapped, not populated (is_loose of struct engine_memory); returns
  * UNSUPPORTED if its file can never be sealed. */
 int host_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 
@@ -52,14 +53,14 @@ int host_memory_map_to_pin(const struct engine_handle *handle, struct engine_mem
  * The caller then pins it. */
 int host_memory_populate(struct engine_memory *memory, const atomic_bool *unwanted, struct error *err);
 
-/* Returns whether a mapping of the memory can be made or removed now without waiting for its file, as far as
- * that can be known (scout.h). */
+/* Returns whether, as far as that can be known (scout.h), a mapping of the memory can now be made or removed
+ * without waiting for the lock of its file. */
 bool host_memory_is_free(struct engine_memory *memory);
 
-/* Bracket the time for which a device pins a client's memory. host_memory_pin must be called before the
- * memory is pinned, which may happen at any time from then on; host_memory_pinned once it has been pinned, to
- * check that the file has not shrunk meanwhile; and host_memory_unpin once it is not pinned any more, before
- * it is unmapped. */
+/* These functions bracket the time for which a device pins a client's memory. host_memory_pin must be called
+ * before the device pins it. host_memory_pinned must be called once it has been pinned, and checks that the
+ * file has not shrunk meanwhile. host_memory_unpin must be called once the memory is not pinned any more,
+ * before it is unmapped. */
 int host_memory_pin(struct engine_memory *memory, struct error *err);
 int host_memory_pinned(struct engine_memory *memory, struct error *err);
 void host_memory_unpin(struct engine_memory *memory);
@@ -71,8 +72,8 @@ int host_memory_view(const struct engine_handle *handle, struct engine_memory **
 int host_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
                        struct engine_export *ret_export, struct error *err);
 
-/* Does one step of unmapping, during which no other thread of the process has to wait. Returns whether it was
- * the last. Nothing may use the memory after the first step. */
+/* Does one step of unmapping, for which no other thread of the process has to wait long. Returns whether it
+ * was the last step. Nothing may use the memory after the first step. */
 bool host_memory_unmap_step(struct engine_memory *memory);
 
 /* Does all steps of unmapping. */

@@ -50,17 +50,17 @@ struct loop_nest {
 	struct loop_nest_dim dim[TENSOR_MAX_RANK + 1];
 };
 
-/* Brings a loop nest to canonical form in place. Both base addresses are multiples of align bytes, a power of
- * two; elements are not widened beyond it. A padded dimension can be fused with the one inside it, or be
- * widened, only if the mode is constant. */
+/* Brings a loop nest to canonical form in place. Both base addresses must be multiples of align bytes, a
+ * power of two; elements are not widened beyond align bytes. A padded dimension can be fused with the one
+ * inside it, or be widened, only if the mode is constant. */
 void loop_nest_canonicalise(struct loop_nest *nest, uint32_t align, enum pad_mode mode);
 
 /* Returns the number of elements. */
 int64_t loop_nest_count(const struct loop_nest *nest);
 
-/* Makes one loop nest of the whole destination, with the pads as its windows. Returns false if no element of
- * the source is read. In modes other than constant, a padded dimension is neither fused nor widened, so that
- * its border can be computed. */
+/* Sets *ret to one loop nest for the whole destination, with the pads as its windows. Returns false if no
+ * element of the source is read. In modes other than constant, a padded dimension is neither fused nor
+ * widened, so that its border can be computed. */
 bool loop_nest_window(struct loop_nest *ret, const struct transform *transform, uint32_t align);
 
 /* Returns whether the transform moves one run of bytes unchanged, at whatever addresses. */
@@ -86,11 +86,11 @@ void loop_nest_narrow(struct loop_nest *nest, uint32_t unit, enum pad_mode mode)
  * rank + 1 subregions.
  *
  * Other modes: each axis is divided into segments on which the source index is affine (step 1 in the interior
- * and for wrap, -1 or 1 for reflect and symmetric, 0 for edge and for a source of one element, which is one
- * segment). Each combination of segments is a subregion; they are numbered in mixed radix over the axes, with
- * the last one fastest.
+ * and for wrap, -1 or 1 for reflect and symmetric, 0 for edge). If the source has one element, the axis is
+ * one segment with step 0. Each combination of segments is a subregion; they are numbered in mixed radix over
+ * the axes, with the last one fastest.
  *
- * A windowed axis is not divided: subregions that read the source have all of it, as a window.
+ * A windowed axis is not divided: subregions that read the source contain all of the axis, as a window.
  */
 struct subregions {
 	const struct transform *transform;
@@ -118,8 +118,8 @@ bool subregions_interior(const struct subregions *subregions, uint32_t align, st
  * source stride is one element forwards or backwards; else -1. */
 enum family loop_nest_family(const struct loop_nest *nest, int *ret_src_inner);
 
-/* Adds the rules that keep the nest from being one contiguous run: those of the innermost dimension that is
- * not contiguous with what lies inside it. */
+/* Adds the rules that keep the nest from being one contiguous run. They name the innermost dimension that is
+ * not contiguous with those inside it. */
 void loop_nest_explain_memcpy(const struct loop_nest *nest, struct family_rules *rules);
 
 #endif

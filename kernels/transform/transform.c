@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Validates a transform and reduces it to axes. Arguments are checked in the order in which a reader names
- * them: dtype and ranks, perm, then dimension by dimension the crop, the pad and the destination's extent,
- * then the conversion and its scales, last the value and the destination's own overlap.
+/* Validates a transform and reduces it to axes. Arguments are checked in this order: dtype and ranks; perm;
+ * dimension by dimension the crop, the pad and the destination's extent; the conversion and its scales; the
+ * padding value; whether elements of the destination overlap each other.
  */
 #include "transform.h"
 
@@ -268,8 +268,9 @@ static enum arithmetic arithmetic_of(const struct conversion *conversion)
 	return is_wide(conversion->from) || is_wide(conversion->to) ? ARITHMETIC_FLOAT64 : ARITHMETIC_FLOAT32;
 }
 
-/* Returns whether loading may lose something (is_lossy of struct conversion). float64 itself takes the
- * nearest value of a 64-bit integer, and so does a product or a sum in it. */
+/* Returns whether loading may lose something (is_lossy of struct conversion). That a 64-bit integer is
+ * rounded to the nearest float64 does not count if float64 is the destination's type, or if the integer is
+ * then multiplied or added to in float64. */
 static bool is_lossy(const struct conversion *conversion)
 {
 	const enum dtype from = conversion->from, to = conversion->to;
@@ -297,7 +298,7 @@ static int check_cast(const struct conversion_spec *spec, enum dtype to, enum dt
 	return 0;
 }
 
-/* Checks an operand's shape and sets its strides by axis, with dimensions aligned at the last one.
+/* Checks an operand's shape and sets its stride for each axis; its last dimension belongs to the last axis.
  * spec->layout is valid only for a tensor. */
 static int reduce_operand(struct operand *ret, const struct operand_spec *spec, const char *name, int rank,
                           const int64_t *shape, const int64_t *cropped, struct error *err)
@@ -484,9 +485,9 @@ int amax_init(struct amax *ret, const struct amax_spec *spec, const struct tenso
 
 /* ---- Places -------------------------------------------------------------------------------------------- */
 
-/* Returns how the places of two different memories share allocations, and sets *ret_shift to the bytes by
- * which common bytes lie further in src's memory than in dst's. The tensors must have been found to lie in
- * their regions. */
+/* Returns how two places in different memories share allocations, and sets *ret_shift to the number of bytes
+ * by which the common bytes lie further into src's memory than into dst's. The tensors must have been found
+ * to lie in their regions. */
 static enum alias find_alias(const struct transform_sides *sides, const struct tensor_place *dst,
                              const struct tensor_place *src, int128 *ret_shift)
 {
@@ -499,7 +500,8 @@ static enum alias find_alias(const struct transform_sides *sides, const struct t
 	return alias_between(&in_dst, &in_src, ret_shift);
 }
 
-/* distance is in bytes, from the destination's element [0, ..., 0] to the source's in the same memory. */
+/* Returns whether the two sides share bytes. distance is the number of bytes from the destination's element
+ * [0, ..., 0] to the source's in the same memory. */
 static enum overlap find_overlap(const struct transform_sides *sides, int128 distance)
 {
 	if (distance + sides->src_extent.low >= sides->dst_extent.high ||

@@ -83,7 +83,8 @@ typedef int8_t wide_i8 VECTOR_OF(CONVERT_WIDTH / 8);
 		}                                                          \
 	}
 
-/* Defines a store, which is the reverse. In the expression, x is the vector of lanes. */
+/* Defines a store: n lanes become elements at dst, one vector at a time. In the expression, x is the vector
+ * of lanes. */
 #define DEFINE_STORE(function, vector, lane, expression)                    \
 	static TARGET void function(char *dst, const void *from, int64_t n) \
 	{                                                                   \
@@ -103,8 +104,8 @@ typedef int8_t wide_i8 VECTOR_OF(CONVERT_WIDTH / 8);
 
 /* ---- Lanes of float32 ------------------------------------------------------------------------------- */
 
-/* Convert float16 by the CPU's own instructions if it has them. NaNs are left to the formulas, because the
- * instructions treat them differently. */
+/* These functions convert float16 by the CPU's own instructions if it has any. Vectors with NaNs are left to
+ * the formulas, because the instructions treat NaNs differently. */
 static inline TARGET narrow_u32 f16_load(narrow_u16 v)
 {
 #ifdef WIDEN_F16
@@ -158,8 +159,8 @@ DEFINE_FLOAT_STORES(_as_is, 0)
 /* ---- Lanes of float64 ------------------------------------------------------------------------------- */
 
 /* Compilers split a vector of 64-bit integers into single elements if the CPU has no instruction to convert
- * it (BY_HALVES). In that case, each half is placed into the fraction of a number whose last bit has the
- * value of the half's last bit, and only the sum of both is rounded. */
+ * it (BY_HALVES). In that case, each half of an integer is placed into the fraction of a float64 whose
+ * exponent gives the half's last bit its value, and only the sum of both numbers is rounded. */
 #ifdef BY_HALVES
 static inline TARGET wide_f64 f64_of_halves(wide_u64 low, wide_u64 high, double high_zero)
 {
@@ -237,8 +238,8 @@ DEFINE_LOAD(i64_from_u16, wide_u16, wide_i64, AS(wide_i64, v))
 DEFINE_LOAD(i64_from_i16, wide_i16, wide_i64, AS(wide_i64, v))
 DEFINE_LOAD(i64_from_u32, wide_u32, wide_i64, AS(wide_i64, v))
 DEFINE_LOAD(i64_from_i32, wide_i32, wide_i64, AS(wide_i64, v))
-/* A value larger than any int64 becomes the largest int64. That does not change the result for any
- * destination type other than uint64 itself, which is not converted this way. */
+/* A value larger than any int64 becomes the largest int64. That changes the result only for uint64 as the
+ * destination's type, and uint64 to uint64 is not converted this way. */
 DEFINE_LOAD(i64_from_u64, wide_i64, wide_i64, (v & ~(v < 0)) | ((v < 0) & INT64_MAX))
 DEFINE_LOAD(i64_from_i64, wide_i64, wide_i64, v)
 
@@ -258,8 +259,8 @@ DEFINE_STORE(i64_cut_32, wide_u32, wide_i64, AS(wide_u32, x))
 
 /* ---- Arithmetic ------------------------------------------------------------------------------------- */
 
-/* Defines to = a op b for n lanes, and for what follows them up to the end of their last vector. Returns
- * whether any of the results is NaN. */
+/* Defines a function that computes to = a op b for n lanes, and for whatever follows them up to the end of
+ * their last vector. The function returns whether any of the results is NaN. */
 #define DEFINE_ARITHMETIC(function, vector, mask, op)                                          \
 	static TARGET bool function(void *to, const void *a, const void *b, int64_t n)         \
 	{                                                                                      \
@@ -299,8 +300,8 @@ static TARGET bool multiply_by(void *to, const void *a, float by, int64_t n)
 	return is_nan;
 }
 
-/* Replaces the NaNs among the results of an operation on a and b: by that of a, or else that of b, made
- * quiet, or else by the one that x86 produces, which not all machines do. */
+/* Defines a function that replaces each NaN among the results of an operation on a and b: by a's NaN or else
+ * b's NaN, made quiet, or, if neither is NaN, by the one that x86 produces but not all machines do. */
 #define DEFINE_MEND(function, vector, bits, quiet, made)                                               \
 	static TARGET void function(void *to, const void *a, const void *b, int64_t n)                 \
 	{                                                                                              \
@@ -332,8 +333,8 @@ typedef int16_t whole_i16 VECTOR_OF(CONVERT_WIDTH);
 #define MOST_32(a, b)       MOST_BY(narrow_i32, a, b)
 #endif
 
-/* Defines a magnitude. It handles two vectors at a time, so that loads are the bottleneck. The rest of a row
- * is filled up with zeros. */
+/* Defines a cpu_magnitude_fn (isa.h). It handles two vectors at a time, so that only loads limit its speed.
+ * An incomplete last vector is filled up with zeros. */
 #define DEFINE_MAGNITUDE(function, vector, mask, most_of)                        \
 	static TARGET uint32_t function(const char *src, int64_t n)              \
 	{                                                                        \

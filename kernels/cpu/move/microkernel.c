@@ -482,7 +482,6 @@ static void transpose_aligned(const struct microkernel *microkernel, int64_t lea
  *
  *   scratch   | lines that rows keep | part of row 0 | part of row 1 | ...
  *
- *
  * A part is a range of the dimensions that are contiguous in dst: of the columns, or, if `run` adds further
  * dimensions, of the outermost of those. Short rows that follow each other in dst without gaps are treated as
  * one row.

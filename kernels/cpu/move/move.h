@@ -100,7 +100,8 @@ struct move {
 	struct kept_plans *kept;             /* those of struct move_place */
 	bool stream;                         /* the destination is written past the cache */
 	uint32_t unit;                       /* bytes of a unit (microkernel.h) */
-	char *dst;                           /* address of the first unit, as is src */
+	/* address of the first unit in the destination; src is that in the source */
+	char *dst;
 	const char *src;
 	int rank;
 	int row_dim, col_dim; /* dimensions that the microkernel moves; -1: one unit */
@@ -198,18 +199,18 @@ enum {
 };
 
 /* Chooses a strategy and plans the move, or reuses what the layout keeps of an equal loop nest. A loop nest
- * with windows is always moved by tiles, in a place with `stream`; its windows are those that partition.h
- * chooses for such a place. If their tiles do not fit, which can be while partition.h still tries, the move
- * has no strategy. */
+ * with windows is always moved by tiles. Its windows must be those that windows_choose (partition.h) chooses
+ * for this place. While that function still tries windows, their tiles may not fit; the move then has no
+ * strategy. */
 void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_nest *nest,
                const struct move_place *place);
 
-/* For measurements: from now on moves use this candidate (cpu_choice.h) if they can; -1 ends that. No job may
- * run at the same time. */
+/* For measurements: makes all later moves use this candidate (cpu_choice.h) if they can; -1 ends that. No job
+ * may be running during the call. */
 void move_force(int candidate);
 int move_forced(void); /* Returns the last argument of move_force, or -1. */
 
-/* Makes a converting move that was planned for the operands and results at `from` use those at `to`. */
+/* Makes a converting move, which was planned for the operands and results at `from`, use those at `to`. */
 void move_convert_at(struct move *move, const struct convert_place *from, const struct convert_place *to);
 
 /* Shifts the move by these numbers of bytes. src must be 0 for a fill. */
@@ -229,10 +230,9 @@ void move_piece_nest(const struct move *move, int64_t piece, struct loop_nest *r
 /* The time that it takes to read a few lines shows whether memory that will be written is in a cache. */
 #define COLD_READS 4
 
-/* Reads a few of the n bytes at start, and returns whether that took cold_ns or longer by the clock, which is
- * read before and after. The answer is a guess, and either answer is safe. If cold_ns is 0, returns true
- * without reading; if it is UINT64_MAX, false. Must be called under a guard, like any access to client
- * memory.
+/* Reads a few of the n bytes at start, and returns whether that took cold_ns or longer. The clock is read
+ * before and after. The answer is a guess, and either answer is safe. If cold_ns is 0, returns true without
+ * reading; if it is UINT64_MAX, false. Must be called under a guard, like any access to client memory.
  *
  * The distances between the lines differ from one destination to the next. With lines a quarter of a
  * destination apart, 60 % of consecutive destinations in memory were answered as fast as by a cache, and with

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses tiles, predicts costs, and chooses a strategy.
  *
- * In a tile the runs of both sides grow in turns, the one that lacks more first. A cost is that of a copy,
- * plus what is paid for each line that is moved: for the shortness of the runs that the line belongs to on
- * either side, and for the instructions that permute it. The model is fitted to all candidates of 185 random
- * cases of 16 to 48 MiB on Zen 3 with AVX2, with one and two threads (tests/bench/EXPERIMENTS.md).
+ * While a tile is chosen, the runs of both sides grow in turns: next is always the one that has less of the
+ * length that it wants. A cost is that of a copy, plus for each line that is moved: more the shorter the runs
+ * are to which the line belongs on either side, and the cost of the instructions that permute it. The model
+ * is fitted to all candidates of 185 random cases of 16 to 48 MiB on Zen 3 with AVX2, with one and two
+ * threads (tests/bench/EXPERIMENTS.md).
  */
 #include "cpu_choice.h"
 
@@ -16,12 +17,12 @@
 
 #define LINE 64
 
-/* Most consecutive tiles of a row of the destination in a piece. */
+/* Maximum number of consecutive tiles along a row of the destination in a piece. */
 #define ROW_TILES 8
 
-/* A tile may have runs of up to LONG_BYTES, which can be more than its tables hold, in a dimension of at
- * least LONG_TILES such tiles. Other values were not measured. Without this, pairs of runs of 44 bytes took
- * 13.5 instead of 4.6 ns per 16 bytes. */
+/* In a dimension that is at least LONG_TILES tiles long, a tile may have runs of up to LONG_BYTES, which can
+ * be more than its tables hold. Other values were not measured. Without such runs, a transform that moves
+ * pairs of runs of 44 bytes took 13.5 instead of 4.6 ns per 16 bytes. */
 #define LONG_BYTES (8 << 10)
 #define LONG_TILES 64
 
@@ -80,13 +81,14 @@ static int64_t box_cost(const struct loop_nest *nest, const int64_t *extent)
 
 /* ---- A tile ----------------------------------------------------------------------------------------- */
 
-/* Returns the size of the largest of the equal parts, of at most `most`, into which n is divided. */
+/* Divides n into the least number of equal parts that are at most `most` large, and returns the size of a
+ * part, rounded up. */
 static int64_t even(int64_t n, int64_t most)
 {
 	return most >= n ? n : divide_up_i64(n, divide_up_i64(n, max_i64(most, 1)));
 }
 
-/* Does the same with parts that are multiples of step where possible. */
+/* Does the same, but with a size that is a multiple of step where possible. */
 static int64_t stepped(int64_t n, int64_t most, int64_t step)
 {
 	if (most >= n)
@@ -97,8 +99,8 @@ static int64_t stepped(int64_t n, int64_t most, int64_t step)
 	return max_i64(most / step * step, min_i64(most, step));
 }
 
-/* Extends the tile along the side's next dimension, as far as its run wants and there is room. *room is the
- * factor by which the tile may still grow. */
+/* Extends the tile along the side's next dimension, up to the length that the side wants for its run
+ * (side->want). *room is the factor by which the tile may still grow, and is reduced. */
 static void grow(struct side *side, struct cpu_tile *tile, const struct loop_nest *nest, bool dst,
                  int64_t *room)
 {
@@ -126,9 +128,9 @@ static void grow(struct side *side, struct cpu_tile *tile, const struct loop_nes
 	side->is_done = get < n || side->run >= side->want || *room < 2;
 }
 
-/* Returns the largest extent of a tile along a dimension whose elements come in groups of `units`. It exceeds
- * what the tables hold if only a few of the tiles are at the end of the dimension, because the dimension may
- * have no divisor by which to cut it. */
+/* Returns the largest extent of a tile along a dimension of n indices, each of which stands for `units`
+ * elements. If the dimension is many tiles long, so that few of them are cut off by its end, the extent may
+ * exceed what the tables hold, because the dimension may have no divisor by which to cut it. */
 static int64_t extent_most(const struct loop_nest *nest, int64_t n, int64_t units)
 {
 	int64_t most = LONG_BYTES / nest->element / units;
@@ -160,7 +162,8 @@ static void choose_tile(struct cpu_tile *tile, const struct loop_nest *nest, con
 		else
 			grow(&src, tile, nest, false, &room);
 	}
-	/* The dimension with the smallest stride in the destination gets the room that is left. */
+	/* What the tile may still grow goes to the dimensions with the smallest strides in the
+	 * destination. */
 	int64_t units = 1;
 	for (int d = nest->rank - 1; d >= 0 && room >= 2; d--) {
 		int64_t have = tile->n[d], n = nest->dim[d].n, most = extent_most(nest, n, units);
@@ -189,8 +192,8 @@ static void grow_piece(struct cpu_tile *tile, const struct loop_nest *nest, int 
 	*room = *room * have / tile->piece[d];
 }
 
-/* Extends pieces along rows of the destination, then along the source, because neighbouring tiles share lines
- * there. */
+/* Extends pieces along rows of the destination, then along those of the source, because tiles that are
+ * neighbours along a row share lines. */
 static void choose_piece(struct cpu_tile *tile, const struct loop_nest *nest, int64_t piece_bytes)
 {
 	struct side dst, src;
@@ -279,8 +282,8 @@ static const double far[] = { 0.80, 0.60, 0.09, 0.05, 0.05 };
 #define REVERSE_STAGED 16.0
 #define STRIDED_UNIT   32.0
 
-/* Bytes of the shortest run and row that are written past the cache. Shorter ones are written through it,
- * which reads their lines first. */
+/* Bytes of the shortest run, and of the shortest row, that are written past the cache. Shorter ones are
+ * written through the cache, which reads their lines first. */
 #define CACHED_RUN 512
 #define CACHED_ROW 128
 
@@ -514,11 +517,12 @@ double cpu_cost_strided(const struct loop_nest *nest, const struct cpu_tile *til
 
 /* ---- Candidates ------------------------------------------------------------------------------------- */
 
-/* The comparison of candidates takes a few microseconds, which does not pay off for moves of fewer bytes. */
+/* Comparing the candidates takes a few microseconds, which does not pay off for moves of fewer bytes than
+ * this. */
 #define COMPARED_BYTES (1 << 20)
 
-/* Least bytes of runs contiguous on both sides for which the microkernel is used instead of tiles: past the
- * cache, and through it. */
+/* Runs that are contiguous on both sides are moved by the microkernel instead of tiles if they have at least
+ * this many bytes: RUN_LEAST past the cache, RUN_LEAST_CACHED through it. */
 #define RUN_LEAST        512
 #define RUN_LEAST_CACHED LINE
 
@@ -565,7 +569,8 @@ void cpu_choose_candidate(struct cpu_choice *ret, const struct loop_nest *nest, 
 
 /* ---- By rule ---------------------------------------------------------------------------------------- */
 
-/* Returns the bytes of the source's run without the destination's innermost dimension. */
+/* Returns the bytes for which the source is contiguous along dimensions other than the destination's
+ * innermost. */
 static int64_t crossed_run(const struct loop_nest *nest)
 {
 	int64_t run = nest->element;

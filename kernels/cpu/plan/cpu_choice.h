@@ -18,7 +18,7 @@
 
 #include "kernels/nest/loop_nest.h"
 
-/* Most elements of a run, which is the number of entries of a tile's tables. */
+/* Maximum number of elements of a run; a tile's tables have as many entries. */
 #define CPU_TILE_EXTENT 1024
 
 struct cpu_tile {
@@ -38,11 +38,10 @@ struct cpu_tile_want {
  * windows as a whole. */
 void cpu_tile_choose(struct cpu_tile *ret, const struct loop_nest *nest, const struct cpu_tile_want *want);
 
-/* Number of candidates. Candidate 0 is the first legal strategy without tiles; the others are tiles, for
- * which cpu_candidate_names gives the bytes of a tile, and of its runs in the source and in the
- * destination. */
+/* Number of candidates. Candidate 0 is the first legal strategy without tiles. The others are kinds of tiles,
+ * whose cpu_candidate_names give the bytes of a tile and of its runs in the source and in the destination. */
 #define CPU_CANDIDATES 5
-#define CPU_USUAL      1 /* candidate that is chosen by rule; it has the smallest tiles */
+#define CPU_USUAL      1 /* the candidate that the rule for small moves chooses; has the smallest tiles */
 
 extern const char *const cpu_candidate_names[CPU_CANDIDATES];
 
@@ -55,7 +54,7 @@ struct cpu_strategy;
 
 struct cpu_case {
 	int64_t piece_bytes; /* as `piece` of struct cpu_tile_want */
-	int64_t tiled_bytes; /* bytes of the destination; smaller moves use the microkernel */
+	int64_t tiled_bytes; /* least bytes of the destination for which tiles are used */
 	bool stream;         /* the destination is written past the cache */
 };
 
@@ -63,7 +62,8 @@ struct cpu_choice {
 	const struct cpu_strategy *strategy;
 	int candidate;
 	struct cpu_tile tile; /* valid for candidates above 0 */
-	/* Predicted cost; 0: unknown, because the candidate was chosen by rule, or the nest is a fill. */
+	/* Predicted cost; 0: unknown, because the candidate was chosen by the rule for small moves, or the
+	 * nest is a fill. */
 	double cost;
 };
 
@@ -73,16 +73,17 @@ extern const struct cpu_strategy *const cpu_strategies[];
 /* Returns the first legal strategy that does not come in several kinds of tiles. */
 const struct cpu_strategy *cpu_first_strategy(const struct loop_nest *nest);
 
+/* Chooses the candidate by which to move a loop nest in the case c. */
 void cpu_choose(struct cpu_choice *ret, const struct loop_nest *nest, const struct cpu_case *c);
 
-/* Chooses this candidate instead. Candidates above 0 are possible only for loop nests that can be moved by
- * tiles. */
+/* Sets *ret to this candidate, without choosing. Candidates above 0 are possible only for loop nests that can
+ * be moved by tiles. */
 void cpu_choose_candidate(struct cpu_choice *ret, const struct loop_nest *nest, int candidate,
                           int64_t piece_bytes);
 
-/* Return the predicted cost of moving by a strategy a loop nest whose data is in memory and in no cache: its
- * time relative to that of a copy of as many bytes on as many threads. Strategies without tiles ignore
- * `tile`. */
+/* These functions return the predicted cost of a loop nest for one strategy: the time that it takes, relative
+ * to that of a copy of as many bytes on as many threads, if all data is in memory and in no cache. Strategies
+ * without tiles ignore `tile`. */
 double cpu_cost_copy(const struct loop_nest *nest, const struct cpu_tile *tile);
 double cpu_cost_transpose(const struct loop_nest *nest, const struct cpu_tile *tile);
 /* Rows that are repeated or reversed. */

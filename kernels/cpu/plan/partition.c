@@ -16,39 +16,40 @@
 #include "kernels/nest/loop_nest.h"
 #include "proto/arithmetic.h"
 
-/* Bytes of the destination between two borders from which on scratch blocks and subregions are faster than
- * windows. Speeds relative to memcpy with 16 threads of a Xeon, by subregions and by windows: 0.33 to 0.41
- * and 0.65 to 1.10 for runs of 3 to 14 bytes, 0.57 and 0.74 for 98 bytes, 0.98 and 0.66 for 256 bytes, 1.25
- * and 0.55 for 384 bytes. */
+/* If more bytes of the destination than this lie between two borders, scratch blocks and subregions are
+ * faster than windows. Speeds relative to memcpy with 16 threads of a Xeon, first by subregions and then by
+ * windows: 0.33 to 0.41 and 0.65 to 1.10 for runs of 3 to 14 bytes, 0.57 and 0.74 for 98 bytes, 0.98 and 0.66
+ * for 256 bytes, 1.25 and 0.55 for 384 bytes. */
 #define RUN_LONG 128
 
-/* The same for destinations that are written through the cache, where partial lines cost less. Speed with
- * windows relative to that without, for 1 to 6 MiB on the same machine: 1.1 to 1.8 for runs of 1 to 4 bytes,
- * 0.8 to 1.4 for 6 bytes, 0.4 to 0.8 for 12 bytes and more. */
+/* The same limit for destinations that are written through the cache, where partial lines cost less. Speeds
+ * with windows relative to those without, for 1 to 6 MiB on the same machine: 1.1 to 1.8 for runs of 1 to 4
+ * bytes, 0.8 to 1.4 for 6 bytes, 0.4 to 0.8 for 12 bytes and more. */
 #define RUN_LONG_CACHED 4
 
-/* Bytes of a border's run in the destination from which on the border is a subregion. Not measured. */
+/* A border is moved as a subregion if its run in the destination has at least this many bytes. Not
+ * measured. */
 #define BORDER_LONG 2048
 
-/* Most indices of an axis whose border is made in tiles wherever it lies in the destination, if several
- * indices share a line of the source. Not measured. */
+/* If several indices of an axis share a line of the source and the axis has at most this many indices, its
+ * border is made in tiles, however long it is in the destination. Not measured. */
 #define AXIS_SHORT 32
 
-/* Most bytes of the destination that all windows of a tile span: a second-level cache holds them, their
- * interior and what is read for it. */
+/* Maximum number of bytes of the destination that all windows of a tile span together: few enough for a
+ * second-level cache to hold them and what is read for them. */
 #define WINDOWS_MOST (64 << 10)
 
-/* The tables of a border pay off if the destination is this many times as large as the least one that uses
- * tiles. Not measured. */
+/* The tables of a border pay off if the destination is this many times as large as the smallest one that is
+ * moved by tiles. Not measured. */
 #define DST_LEAST 16
 
-/* Most bytes of a scratch block, which leaves room for its offset within a cache line. */
+/* Maximum number of bytes of a scratch block, with space left for its offset within a cache line. */
 #define SCRATCH_BLOCK_MOST ((192 << 10) - CPU_LINE)
 
 /* Rows of at least this many bytes consist mostly of lines that no other row shares. */
 #define LONG_ROW 1024
 
-/* Bytes of a border from which on moving it as a subregion is not slow. Not measured separately. */
+/* Borders with more bytes than this are not slow when moved as subregions. Not measured separately. */
 #define LONG_BORDER 2048
 
 static bool is_padded(const struct transform_axis *axis)
@@ -103,8 +104,8 @@ static int64_t count_runs(const struct transform *t, uint32_t windowed, bool dst
 	return runs;
 }
 
-/* Returns whether a tile of any subregion can contain these windows, and assembles them cheaply in the
- * interior. */
+/* Returns whether tiles of all subregions can contain these windows, and tiles of the interior assemble the
+ * borders cheaply. */
 static bool fits(const struct transform *transform, uint32_t windowed, const struct cpu_isa *isa,
                  const struct move_place *place)
 {
@@ -198,7 +199,8 @@ bool scratch_blocks_init(struct scratch_blocks *ret, const struct transform *tra
 	if (axis < 0 || inside > SCRATCH_BLOCK_MOST || transform->axis[axis].dst_stride != inside ||
 	    inner->extent * transform->element >= LONG_ROW)
 		return false;
-	/* If that axis is short, use one further out, because each scratch block is a work item. */
+	/* If that axis is short, take one further out, so that a scratch block, which is a work item, is not
+	 * too small. */
 	int64_t all = inside * transform->axis[axis].extent;
 	for (int d = axis - 1; d >= 0 && all <= SCRATCH_BLOCK_MOST / 2; d--) {
 		const struct transform_axis *outer = &transform->axis[d];
@@ -271,8 +273,8 @@ void scratch_blocks_run(const struct scratch_blocks *scratch_blocks, uint64_t i,
 
 static void next_move(struct partitioner *partitioner);
 
-/* Returns the bytes of the lines that the elements can be on: `each` if every element has a line of its own,
- * or all lines between the first byte and the last if those are fewer. */
+/* Returns the greatest possible number of bytes of the lines that contain elements: `each`, as if every
+ * element had a line of its own, or all lines between the first byte and the last, if those are fewer. */
 static int64_t lines_cost(const struct tensor_extent *extent, int64_t each)
 {
 	return min_i64(each, extent->high - extent->low + 2 * (int64_t)CPU_LINE);
@@ -367,7 +369,8 @@ static bool make_subregions(const struct task *task, struct subregions *ret,
 
 /* ---- Dividing --------------------------------------------------------------------------------------- */
 
-/* Sets up groups if the task has large amax blocks. A transform with amax has one subregion. */
+/* Sets up groups if the task has amax blocks so large that they take two passes. A transform with amax has
+ * one subregion. */
 static void find_groups(struct partitioner *partitioner)
 {
 	const struct task *task = &partitioner->task;
@@ -517,7 +520,7 @@ static int64_t span(const struct loop_nest *nest)
 	return bytes;
 }
 
-/* Runs a piece. If the piece was to be written through the cache but its destination is in none, it is
+/* Runs a piece. If the piece was to be written through the cache but its destination is in no cache, it is
  * written past the cache instead. */
 static void run_piece(const struct task *task, const struct move *move, int64_t piece,
                       struct cpu_scratch *scratch)

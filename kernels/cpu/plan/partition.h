@@ -6,16 +6,17 @@
  * partition does not depend on its partitioner, only on the transform and its plan.
  *
  * There are two ways to move a padded transform together with its border. They are used where moving its
- * subregions one by one would be slow, because these share cache lines with their neighbours, the more so the
- * shorter rows and borders are, and read the source's lines once more.
+ * subregions one by one would be slow: subregions share cache lines of the destination with their neighbours,
+ * the more so the shorter rows and borders are, and each reads the source's lines once more.
  *
  * Windows (loop_nest.h): axes whose border is short in the destination, or that have several indices in each
  * cache line of the source, are put together with their border in tiles.
  *
  * Scratch blocks: a destination with short rows is divided into blocks that fit a thread's scratch memory.
  * Each block is assembled there and then written once, line by line, past the cache. A scratch block is a
- * range of indices of one axis with all the axes inside it, as long as fits. That axis and those outside it
- * are not padded, some of those inside it are, and the destination is contiguous there.
+ * range of indices of one axis, as long as fits, with all axes inside that axis. That axis and those outside
+ * it must not be padded. Some of those inside it are padded, and the destination must be contiguous over
+ * them.
  */
 #ifndef KERNELS_CPU_PLAN_PARTITION_H
 #define KERNELS_CPU_PLAN_PARTITION_H
@@ -39,7 +40,7 @@ struct task {
 	struct move_place place;
 	/* Storage for groups of large blocks (amax.h). NULL: the task is not divided into partitions. */
 	struct amax_groups *groups;
-	/* Bytes of a piece's destination; for larger ones it is checked whether they are in the cache. */
+	/* If a piece has more bytes of destination than this, it is checked whether they are in the cache. */
 	int64_t probe_bytes;
 	uint64_t cold_ns; /* as for cold_is */
 };
@@ -57,7 +58,7 @@ struct partitioner {
 	struct task task;
 	struct subregions subregions;
 	bool uses_scratch;
-	uint64_t n, next;   /* number of subregions or scratch blocks, and the next one of them */
+	uint64_t n, next;   /* number of subregions or scratch blocks, and index of the next one */
 	uint64_t batch;     /* subregions or scratch blocks of a partition; 0: each piece is a partition */
 	struct move move;   /* move of subregion next - 1; valid if each piece is a partition */
 	int64_t next_piece; /* next piece of `move` */
@@ -76,21 +77,23 @@ int64_t task_cost(const struct transform *transform, const struct cpu_plan *plan
 const struct loop_nest *task_subregion(const struct task *task, const struct subregions *subregions,
                                        uint64_t i, struct loop_nest *room);
 
-/* Divides the task. The planning that this needs takes some microseconds, and is kept for the next time. */
+/* Divides the task for `threads` threads. The planning that this needs takes some microseconds; its result is
+ * kept for the next time. */
 void partitioner_init(struct partitioner *partitioner, const struct task *task, uint32_t threads);
 
-/* Returns about how many partitions are left, at most `most`; 0 is exact. A zeroed partitioner has none. */
+/* Returns approximately how many partitions are left, but at most `most`; 0 means exactly none. A zeroed
+ * partitioner has none. */
 unsigned partitioner_left(const struct partitioner *partitioner, unsigned most);
 
 /* Returns whether all partitions have been handed out. */
 bool partitioner_is_over(const struct partitioner *partitioner);
 
-/* Returns whether there is no partition until one that was handed out has ended. Until then the partitioner
- * must not be initialized for another task. */
+/* Returns whether the next partition can be had only once those that were handed out have ended. Until then
+ * the partitioner must not be initialized for another task. */
 bool partitioner_waits(const struct partitioner *partitioner);
 
-/* Tells the partitioner that one of its partitions has ended. It must not have been initialized for another
- * task since. */
+/* Tells the partitioner that one of its partitions has ended. The partitioner must not have been initialized
+ * for another task since it handed that partition out. */
 void partitioner_end(struct partitioner *partitioner);
 
 /* Sets *ret to the next partition. There must be one. */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides which jobs are small, and moves them by the shortest path: no work items and no lock. Small plans
- * have a step for each subregion, and are kept in a ring of bytes.
+/* Decides which jobs are small, and moves those by the shortest path, without work items and without a lock.
+ * The plan of a small move has a step for each subregion; such plans are kept in a ring of bytes.
  *
- * Moving a few KiB takes less time than memory takes to answer, so all their cache lines are prefetched
- * before anything else is done. A larger transpose first reads its source once in address order, because
- * memory answers three times as fast to accesses that go line after line. If no cache holds the destination,
- * it is assembled in scratch memory and written past the cache from there, because a line that is written in
- * parts would be read first.
+ * Moving a few KiB takes less time than memory takes to answer, so all cache lines of such a move are
+ * prefetched before anything else is done. A larger transpose first reads its source once in address order,
+ * because memory answers three times as fast to accesses that go line after line. If no cache holds the
+ * destination, it is assembled in scratch memory and written past the cache from there, because a line that
+ * is written in parts would be read first.
  */
 #include "small.h"
 
@@ -26,17 +26,17 @@
 /* Bytes of the ring, small enough for the second-level cache. Other sizes were not measured. */
 #define RING (256 << 10)
 
-/* Most subregions of a transform that has a small plan. Other numbers were not measured. */
+/* Maximum number of subregions of a transform that gets a small plan. Other numbers were not measured. */
 #define MOST_STEPS 32
 
-/* Bytes that a step by tiles counts as, although it takes less. This limits such steps to the number of plans
- * of tiles that can be kept at once (tile.c). */
+/* Bytes of the ring that a step by tiles is charged, although it takes fewer. This limits such steps to the
+ * number of plans of tiles that can be kept at once (tile.c). */
 #define TILED_BYTES (RING / 16)
 
-/* Least bytes of the destination for which tiles are used where they are faster. Not measured separately. */
+/* Minimum number of bytes of the destination for tiles to be considered. Not measured separately. */
 #define TILES_LEAST 2048
 
-/* Tiles move runs shorter than this, in bytes, faster than these can be moved one by one. */
+/* Tiles move runs of fewer bytes than this faster than the microkernel, which moves them one by one. */
 #define SHORT_RUN 8
 
 /* The move of one subregion. */
@@ -78,8 +78,8 @@ static struct small_plan *plan_at(struct ring *ring, uint64_t at)
 	return (struct small_plan *)(void *)(ring->bytes + at % RING);
 }
 
-/* Returns whether the memo's plan has not been overwritten. Making a plan may write up to one step beyond
- * `written`. */
+/* Returns whether the memo has a plan that has not been overwritten. Making another plan may have written up
+ * to one step beyond `written`. */
 static bool is_whole(const struct ring *ring, const struct small_memo *memo)
 {
 	return memo->has_plan && ring->written + sizeof(struct step) - memo->at <= RING;
@@ -110,8 +110,8 @@ static bool has_order(const struct loop_nest *nest)
 	return true;
 }
 
-/* Returns whether tiles would be faster than what the step has now. Only tiles whose plans are kept can be,
- * because planning tiles takes longer than moving what is small.
+/* Returns whether tiles would be faster than the step's present way to move. This holds only for tiles whose
+ * plans are kept, because planning tiles takes longer than a small move.
  *
  * Measured as speed by tiles relative to the speed without, medians of benchmark cases of 4 to 64 KiB:
  * element by element, 1.6 for elements of 1 and 2 bytes, 0.8 for larger ones; transposes in squares, 1.9 if
@@ -161,8 +161,8 @@ static uint32_t step_bytes(const struct step *step)
 	return (uint32_t)(offsetof(struct step, move) + sizeof(step->move));
 }
 
-/* Makes the plan at the end of the ring, and sets *ret_at to its position. Returns NULL if the plan takes too
- * much of the ring, or has blocks that are done in groups (amax.h). */
+/* Makes the plan at the end of the ring, and sets *ret_at to its position. Returns NULL if the plan would
+ * take too much of the ring, or the move has amax blocks that are done in groups (amax.h). */
 static struct small_plan *make_plan(struct ring *ring, const struct task *task, uint64_t *ret_at)
 {
 	uint64_t most = RING / 4, bytes = sizeof(struct small_plan);
@@ -238,9 +238,9 @@ void small_plan_run(struct small_plan *plan, uint64_t n, char *dst, const char *
 
 /* ---- Jobs ------------------------------------------------------------------------------------------- */
 
-/* Limits of a small job: subregions, moves or blocks, and the bytes over which it reaches on either side.
- * Jobs beyond them do not run in the submitting thread, however few bytes they move, because the owner's
- * thread should touch only a few pages that are not in its TLB. */
+/* Limits of a small job: its subregions, its moves or blocks, and the bytes from its first to its last on
+ * either side. Jobs beyond these limits do not run in the submitting thread, however few bytes they move,
+ * because the owner's thread should touch only a few pages that are not in its TLB. */
 #define MOST_SUBREGIONS 64
 #define MOST_MOVES      64
 #define MOST_SPAN       (256 * 1024)
@@ -266,7 +266,7 @@ struct sum {
 	int64_t dst, src; /* bytes from the first to the last byte on each side, summed over the moves */
 };
 
-/* Adds n times a move. Returns false if the sum exceeds the limits. */
+/* Adds a move n times. Returns false if the sum exceeds the limits. */
 static bool add(struct sum *sum, const struct engine_move *move, int64_t n, const struct cpu_tuning *tuning)
 {
 	const struct transform *t = move->transform;
@@ -331,8 +331,8 @@ static bool has_gaps(const struct transform *t)
 	return span(&t->dst_extent) != t->count * t->element;
 }
 
-/* Returns whether the destination is assembled in scratch if it turns out not to be in the cache. A plain
- * memcpy is not: it does not read lines that it writes as a whole. */
+/* Returns whether the destination is to be assembled in scratch if it turns out to be in no cache. That of a
+ * plain memcpy is not, because memcpy does not read lines that it writes as a whole. */
 static bool may_be_assembled(const struct small *small)
 {
 	const struct transform *t = small->move->transform;
@@ -365,9 +365,9 @@ static void touch(const struct small *small)
 		(void)src[at];
 }
 
-/* Returns whether the destination is first filled with the padding value as a whole. A destination without
- * gaps that is in the cache gets a constant border in one run of stores like this, and the interior is then
- * written over it. */
+/* Returns whether the destination is first filled with the padding value as a whole. This is done for a
+ * constant border if the destination has no gaps and is in the cache: one run of stores fills all of it, and
+ * the interior is then written over the filling. */
 static bool is_filled_first(const struct transform *t, const struct subregions *subregions)
 {
 	return t->mode == PAD_MODE_CONSTANT && subregions->interior && subregions->n > 1 && !has_gaps(t);
@@ -439,8 +439,8 @@ static void run_subregions(const struct small *small, char *dst, bool in_cache)
 	}
 }
 
-/* Moves by way of scratch. The image there starts at the same offset within a cache line as the
- * destination. */
+/* Assembles the destination in scratch and copies it from there. In scratch it starts at the same offset
+ * within a cache line as in its place. */
 static void assemble(const struct small *small)
 {
 	const struct tensor_extent *extent = &small->move->transform->dst_extent;
@@ -487,7 +487,7 @@ static void work(void *arg)
 		run_subregions(small, small->dst, may_assemble || is_near(small));
 }
 
-/* Sets the next move and its places, and prefetches its lines. */
+/* Sets the next move and its places, and prefetches its lines if they are few. */
 static void aim(struct small *small, struct engine_move *move, char *dst, const char *src)
 {
 	small->move = move;

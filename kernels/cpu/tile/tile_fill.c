@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the way to fill a tile, and runs the loops around it.
  *
- * A choice begins with the dimensions of the tile. A way takes those that it moves at a time, into tables;
- * the others become loops around the way. Each choose_* function sets the way and takes its dimensions, or
- * else leaves the choice as it was and returns false. Panels and pixels are for units of 1, 2, 4, 8 or 16
- * bytes that are contiguous along different dimensions in the source and in the image.
+ * A choice begins with all dimensions of the tile. A way takes the dimensions that it moves at a time, and
+ * lists their offsets in tables; the others become loops around the way. Each choose_* function sets the way
+ * and takes its dimensions, or leaves the choice as it was and returns false. Panels and pixels are for units
+ * of 1, 2, 4, 8 or 16 bytes that are contiguous along different dimensions in the source and in the image.
  */
 #include "tile_fill.h"
 
@@ -14,13 +14,13 @@
 #include "kernels/cpu/isa/isa.h"
 #include "proto/arithmetic.h"
 
-/* Panels of units smaller than this, in bytes, are faster packed than direct: one line of the source is
- * spread over so many rows that neighbouring lines leave the cache in between. Measured on two processors as
- * speed relative to memcpy (tests/bench/EXPERIMENTS.md): for 1 and 2 bytes 0.50 to 0.64 packed and 0.31 to
- * 0.54 direct, for 4 bytes 0.54 packed and 0.65 direct. */
+/* Panels of units smaller than this, in bytes, are faster filled from packed runs than directly from the
+ * source: otherwise one line of the source is spread over so many rows that neighbouring lines leave the
+ * cache in between. Measured on two processors as speed relative to memcpy (tests/bench/EXPERIMENTS.md): for
+ * 1 and 2 bytes 0.50 to 0.64 packed and 0.31 to 0.54 direct, for 4 bytes 0.54 packed and 0.65 direct. */
 #define DIRECT_UNIT 4
 
-/* The same holds for panels whose rows are shorter than this, in bytes. */
+/* Panels whose rows are shorter than this, in bytes, are also faster filled from packed runs. */
 #define DIRECT_ROW CPU_LINE
 
 /* Approximate number of instructions for 16 bytes that are moved in units of one byte. */
@@ -49,7 +49,7 @@ static void choice_take(struct tile_choice *choice, int d)
 	choice->taken |= UINT64_C(1) << d;
 }
 
-/* Returns the dimension with that image stride that is not taken, or -1. */
+/* Returns the dimension that is not taken and has that stride in the image, or -1. */
 static int choice_find_image(const struct tile_choice *choice, int64_t stride)
 {
 	for (int d = 0; d < choice->n; d++)
@@ -58,7 +58,7 @@ static int choice_find_image(const struct tile_choice *choice, int64_t stride)
 	return -1;
 }
 
-/* Returns the dimension with that stride in the source, of either sign, that is not taken, or -1. */
+/* Returns the dimension that is not taken and has that stride in the source, of either sign, or -1. */
 static int choice_find_src(const struct tile_choice *choice, int64_t stride)
 {
 	for (int d = 0; d < choice->n; d++)
@@ -88,7 +88,8 @@ static bool choice_shorten(struct tile_choice *choice, int d, int64_t most)
 	return true;
 }
 
-/* Extends a table of `have` offsets by a dimension of n indices. */
+/* Extends a table of `have` offsets by a dimension of n indices that lie `stride` bytes apart: the table
+ * becomes n times as long. */
 static void choice_extend(int64_t *table, int64_t have, int64_t n, int64_t stride)
 {
 	for (int64_t i = 1; i < n; i++)
@@ -98,18 +99,21 @@ static void choice_extend(int64_t *table, int64_t have, int64_t n, int64_t strid
 
 /* ---- Panels and pixels ------------------------------------------------------------------------------ */
 
-/* Smaller panels are faster unit by unit, many of them by one table. Not measured separately. */
+/* Smaller panels are slower than moving unit by unit, where one table covers many of them. Not measured
+ * separately. */
 #define PANEL_LEAST 256 /* bytes */
 
-/* Most rows of a panel, including those in gaps, for each row that is not in a gap. Not measured. */
+/* Maximum number of rows of a panel, including those in gaps, for each row that is not in a gap. Not
+ * measured. */
 #define ROW_GAPS 4
 
 /* Approximate number of instructions for 16 bytes when pixels whose size is a power of two are assembled. */
 #define MERGE_COST 6
 
-/* Factor for the cost of few rows or columns beyond their share of the squares and of the copies. On a Zen 3
- * in the cache, 16 bytes of a panel of bytes, whose cost is 6, take 0.8 ns; 3 to 15 rows take 12.3 to 3.2 ns,
- * in long columns 8.5 to 2.2 ns; 6 to 15 columns take 8.6 to 3.5 ns. */
+/* Factor by which the ways for few rows or columns cost more than their squares and copies account for. On a
+ * Zen 3, for data in the cache, 16 bytes of a panel of bytes, whose cost is 6, take 0.8 ns. With 3 to 15 rows
+ * they take 12.3 to 3.2 ns, or 8.5 to 2.2 ns in long columns; with 6 to 15 columns they take 8.6 to 3.5
+ * ns. */
 #define FEW_TIMES 2.2
 
 /* Rows of few columns that are transposed at a time. */
@@ -124,7 +128,8 @@ static void begin_tables(struct tile_choice *choice)
 	choice->used = 1;
 }
 
-/* Returns the dimension that continues rows in the source, across a gap if may_skip, or -1. */
+/* Returns the dimension that continues the rows where they end in the source, or, if may_skip, across a gap;
+ * -1 if there is none. */
 static int find_row(const struct tile_choice *choice, bool may_skip)
 {
 	const struct tile_fill *fill = choice->fill;
@@ -144,9 +149,10 @@ static int find_row(const struct tile_choice *choice, bool may_skip)
 	return ret;
 }
 
-/* Extends the rows where they end in the source, until there are `enough`, but at most `most`. The dimension
- * along which the image is contiguous is left for the columns. A row in a gap has the image offset of the
- * next row after the gap, which is written later and overwrites it. */
+/* Extends the rows by dimensions that continue them in the source, across gaps if may_skip, until there are
+ * `enough` rows, but at most `most`. The dimension along which the image is contiguous is left for the
+ * columns. A row in a gap has the image offset of the next row after the gap, which is written later and
+ * overwrites it. */
 static void extend_rows(struct tile_choice *choice, int64_t enough, int64_t most, bool may_skip)
 {
 	struct tile_fill *fill = choice->fill;
@@ -174,7 +180,7 @@ static void extend_rows(struct tile_choice *choice, int64_t enough, int64_t most
 	}
 }
 
-/* Extends the columns in the same way, where they end in the image. */
+/* Extends the columns in the same way by dimensions that continue them in the image. */
 static void extend_cols(struct tile_choice *choice, int64_t enough, int64_t most)
 {
 	struct tile_fill *fill = choice->fill;
@@ -201,8 +207,8 @@ static void choose_tables(struct tile_choice *choice)
 	extend_rows(choice, TILE_TABLE, TILE_TABLE, false);
 }
 
-/* Takes columns first, as many as a square has, then rows across the parts of the source that lie between
- * them: these are cropped, or belong to the columns. */
+/* Takes columns first, as many as a square has, then rows, also across gaps in the source. What lies in such
+ * a gap is cropped, or belongs to the columns. */
 static void choose_tables_with_gaps(struct tile_choice *choice)
 {
 	struct tile_fill *fill = choice->fill;
@@ -235,7 +241,8 @@ static bool take_panel(struct tile_choice *choice)
 	return true;
 }
 
-/* If squares overlap or have gaps so much that the cost rises by this factor, another way may be faster. */
+/* If so much of the squares overlaps or lies in gaps that the cost rises by this factor, another way may be
+ * faster. */
 #define PANEL_WASTE 1.5
 
 static bool choose_panel(struct tile_choice *choice)
@@ -413,8 +420,8 @@ static void few_cols_run(const struct tile_fill *fill, char *image, const char *
 /* Shuffles of fewer bytes also cost more in calls. */
 #define SHUFFLE_LEAST 64
 
-/* Takes dimensions, innermost first, into a table of at most `most` units. If dense, takes only dimensions
- * over which the image is contiguous. Returns the number of units. */
+/* Takes dimensions, innermost first, and lists the offsets of their units, at most `most`, in a table. If
+ * dense, takes only dimensions over which the image is contiguous. Returns the number of units. */
 static int64_t take_units(struct tile_choice *choice, bool dense, int64_t most)
 {
 	struct tile_fill *fill = choice->fill;
@@ -478,14 +485,15 @@ void shuffle_add_windows(struct cpu_shuffle_step *step, int64_t n, int64_t windo
 	}
 }
 
-/* Returns the number of windows with which a shuffle takes about as long as moving unit by unit. */
+/* Returns the number of windows for each 16 bytes with which a shuffle takes about as long as moving unit by
+ * unit. */
 static int64_t most_windows(int64_t unit)
 {
 	return unit == 1 ? 9 : unit == 2 ? 6 : unit < 8 ? 4 : 2;
 }
 
-/* Returns the cost of a shuffle. On a Zen 3 in the cache, 16 bytes take 0.7 ns with one window, 1.4 with two,
- * 2.4 with four and 4.8 with eight; panels of bytes, whose cost is 6, take 0.8 ns. */
+/* Returns the cost of a shuffle. On a Zen 3, for data in the cache, 16 bytes take 0.7 ns with one window, 1.4
+ * with two, 2.4 with four and 4.8 with eight; panels of bytes, whose cost is 6, take 0.8 ns. */
 static double shuffle_cost(int64_t windows)
 {
 	return 5 * (double)windows;
@@ -622,7 +630,7 @@ static void table_run(const struct tile_fill *fill, char *image, const char *src
 
 /* ---- The choice ------------------------------------------------------------------------------------- */
 
-/* Joins dimensions that are contiguous on both sides into one unit. */
+/* Joins dimensions that are contiguous on both sides into larger units. */
 static void join_units(struct tile_choice *choice)
 {
 	struct tile_fill *fill = choice->fill;

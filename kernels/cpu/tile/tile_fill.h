@@ -13,8 +13,8 @@
  *   sparse     single units at any place in the image
  *   runs       runs that are contiguous on both sides
  *
- * A unit is an element, or several elements that stay together. Rows and columns are products of dimensions;
- * tables say where each of them lies.
+ * A unit is an element, or several elements that are contiguous on both sides and are moved as one. Rows and
+ * columns are products of dimensions; tables say where each row and column lies.
  */
 #ifndef KERNELS_CPU_TILE_TILE_FILL_H
 #define KERNELS_CPU_TILE_TILE_FILL_H
@@ -46,7 +46,7 @@ enum tile_way {
 	TILE_RUNS,
 };
 
-/* The plan for filling the image, which serves all tiles of the same extents. It is large. */
+/* The plan for filling the image, which serves all tiles of the same extents. The struct is large. */
 struct tile_fill {
 	const struct cpu_isa *isa;
 	enum tile_way way;
@@ -79,7 +79,7 @@ struct tile_shape {
 	struct tile_dim dim[TENSOR_MAX_RANK];
 };
 
-/* Chooses a way. Returns false if `direct` is asked for and no way is possible. */
+/* Chooses a way. Returns false if shape->direct is set and no way is possible. */
 bool tile_fill_init(struct tile_fill *ret, const struct tile_shape *shape);
 
 /* Fills the image. src is the tile's first element: in the source if the fill is direct, else in the packed

@@ -47,8 +47,8 @@ void tile_pack_run(const struct tile_pack *pack, char *packed, const char *src);
  *   packed   r g b r g b r g b ...    planes   r r r ... g g g ... b b b ...
  */
 
-/* Most bytes by which the planes of a tile exceed the tile itself. The bytes after the last plane may be
- * read. */
+/* Maximum number of bytes by which the planes of a tile exceed the tile itself. The bytes after the last
+ * plane may be read. */
 #define TILE_TURN_MORE (17 * 2 * CPU_LINE)
 
 struct tile_turn {
@@ -72,7 +72,7 @@ void tile_turn_run(const struct tile_turn *turn, char *planes, const char *packe
 /* ---- Borders ---------------------------------------------------------------------------------------- */
 
 /* Assembles the image of a tile from its core, which is the image without the borders of windowed dimensions:
- * row by row, by shuffles that fetch a border's elements from where the core has them.
+ * row by row, by shuffles that take a border's elements from their places in the core.
  *
  *   core   a b c d e f      image   0 a b c 0 0 d e f 0      (mode constant)
  */
@@ -91,7 +91,7 @@ struct tile_border_fill {
 	uint32_t bytes;    /* bytes of the value: a power of two, at most the size of an element */
 };
 
-/* The plan for borders, which serves all tiles of the same extents. It is large. */
+/* The plan for borders, which serves all tiles of the same extents. The struct is large. */
 struct tile_border {
 	const struct cpu_isa *isa;
 	int64_t element; /* bytes of an element */
