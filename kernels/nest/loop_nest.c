@@ -95,9 +95,9 @@ static bool is_end(int64_t outer, int64_t inner, int64_t n)
 	return !__builtin_mul_overflow(inner, n, &end) && outer == end;
 }
 
-/* Makes the blocks of a dimension and of the one outside it blocks of the fused dimension. That is possible
- * if one block spans the whole inner dimension, or if each index of the outer one has whole blocks. Returns
- * false if it is not possible. */
+/* Merges the blocks of a dimension with those of the one outside it, for fusing the two. That is possible if
+ * one block spans the whole inner dimension, or if each index of the outer one consists of whole blocks.
+ * Returns whether it is possible. */
 static bool fuse_blocks(struct loop_nest_dim *dim, const struct loop_nest_dim *outer)
 {
 	int64_t blocks = dim->n / dim->block, scale, inverse;
@@ -114,8 +114,9 @@ static bool fuse_blocks(struct loop_nest_dim *dim, const struct loop_nest_dim *o
 	       !__builtin_mul_overflow(blocks, dim->to_inverse, &inverse) && outer->to_inverse == inverse;
 }
 
-/* Fuses a dimension with the one outside it if n of its steps equal one step of that one on both sides, and
- * it has no pads of its own. The outer one may have pads only if `padded`. */
+/* Fuses each dimension with the one outside it if, on both sides, as many steps as its extent equal one step
+ * of the outer dimension, and if it has no pads of its own. The outer dimension may have pads only if
+ * `padded`. */
 static void fuse_dims(struct loop_nest *nest, bool padded)
 {
 	int rank = 0;
@@ -152,8 +153,8 @@ static void widen(struct loop_nest *nest, uint32_t align)
 	inner = &nest->dim[nest->rank - 1];
 	if (inner->dst != nest->element || inner->src != nest->element)
 		return;
-	/* Every width is a power of two, so all of these are multiples of it if none has one of its low bits
-	 * set. */
+	/* Every width is a power of two. These numbers are all multiples of a width if none of them has a bit
+	 * set below the width's bit. */
 	bits = (uint64_t)nest->dst_offset | (uint64_t)nest->src_offset | (uint64_t)inner->n * nest->element |
 	       (uint64_t)inner->before * nest->element | (uint64_t)inner->source * nest->element;
 	for (int d = 0; d < nest->rank - 1; d++)
@@ -222,9 +223,9 @@ struct segment {
 	int64_t step;
 };
 
-/* The segments of a padded axis are pieces of equal length, cut at the axis's ends; piece 0 is the interior.
- * For reflect, a piece leaves out the element at which it turns, so the interior is one longer than the other
- * pieces. */
+/* Returns the length of the pieces of a padded axis. Its segments are pieces of equal length, of which those
+ * at the ends of the axis may be cut short; piece 0 is the interior. For reflect, a piece leaves out the
+ * element at which the direction turns, so the interior is one element longer than the other pieces. */
 static int64_t piece_length(const struct transform_axis *axis, enum pad_mode mode)
 {
 	switch (mode) {
@@ -255,8 +256,8 @@ static struct segment interior_segment(const struct transform_axis *axis)
 	return (struct segment){ .n = axis->source, .dst = axis->before, .src = 0, .step = 1 };
 }
 
-/* Returns piece k of an axis: k < 0 before the interior, k > 0 after it. start and end are output indices
- * counted from the interior's first. */
+/* Returns piece k of an axis: k < 0 before the interior, k > 0 after it. In it, start and end are output
+ * indices counted from the first one of the interior. */
 static struct segment piece_get(const struct transform_axis *axis, enum pad_mode mode, int64_t k)
 {
 	int64_t length = piece_length(axis, mode), end = axis->extent - axis->before;
@@ -434,8 +435,8 @@ void subregions_init_windowed(struct subregions *ret, const struct transform *tr
 	}
 }
 
-/* If there are windows, the mode passed on is not constant, so that no window is fused: it could become
- * longer than its caller wants it to be. */
+/* If there are windows, the mode that is passed on is not constant, so that no window is fused: a fused
+ * window could become longer than the caller allows. */
 static void canonicalise(const struct subregions *subregions, struct loop_nest *nest, uint32_t align)
 {
 	loop_nest_canonicalise(nest, align, subregions->windowed ? PAD_MODE_EDGE : PAD_MODE_CONSTANT);

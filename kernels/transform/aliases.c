@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares memories by the allocations that they have in common. Allocations that a range touches are looked
- * up by id in the other memory; where these are many, all memories are merged in the order of ids instead. */
+/* Compares memories by the allocations that they have in common. The allocations that a range touches are
+ * looked up by id in the other memory. If they are many, the allocations of all memories are merged in the
+ * order of their ids instead. */
 #include "aliases.h"
 
 #include <stdatomic.h>
@@ -10,7 +11,7 @@
 #include "layer_table.h"
 #include "proto/overlap.h"
 
-/* The number of steps that looking up an allocation costs at most, in a memory of up to 65536. */
+/* Maximum number of steps for looking up one allocation in a memory that has up to 65536 of them. */
 #define LOOK_UP_STEPS 16
 
 /* ---- Allocations --------------------------------------------------------------------------------------- */
@@ -113,8 +114,8 @@ struct finding {
 	uint64_t bytes;
 };
 
-/* Takes into account an allocation that both memories have. Returns true if the outcome cannot change any
- * more. */
+/* Takes into account an allocation that both memories have: x in that of a, and y in that of b. Returns true
+ * if the outcome cannot change any more. */
 static bool take(struct finding *finding, const struct memory_chunk *x, const struct memory_range *a,
                  const struct memory_chunk *y, const struct memory_range *b)
 {
@@ -156,8 +157,8 @@ static void walk(struct finding *finding, const struct memory_range *a, const st
 	}
 }
 
-/* Returns whether the ranges, shifted onto each other, have more bytes in common than their common
- * allocations do. */
+/* Returns whether the ranges overlap, once shifted onto each other, in more bytes than those of the
+ * allocations that they have in common. */
 static bool is_partial(const struct finding *finding, const struct memory_range *a,
                        const struct memory_range *b)
 {
@@ -199,7 +200,7 @@ enum alias alias_between(const struct memory_range *a, const struct memory_range
 #define MOST_MEMORIES (2 * LAYER_TABLE_MOST)
 #define STEP_PARTS    4 /* number of steps here that make up one step of overlap_steps */
 
-/* A memory of one side that has allocations of other memories, with the entries in it. */
+/* A memory of one side that shares allocations with other memories, and the entries in it. */
 struct sharer {
 	const struct memory_chunks *chunks;
 	const struct memory_chunk *next; /* position of the merge in by_id */
@@ -319,7 +320,8 @@ static struct piece entry_in(const struct comparison *c, const struct sharer *x,
 	return clip(low, low + length_of(c, x->is_b), chunk);
 }
 
-/* Returns the first entry whose stretch ends after the start of the allocation. */
+/* Returns the index, in the table's order, of the first entry whose stretch ends after the start of the
+ * allocation. */
 static uint32_t first_in(struct comparison *c, const struct sharer *x, const struct memory_chunk *chunk)
 {
 	const uint64_t length = length_of(c, x->is_b);
@@ -345,8 +347,8 @@ static bool found(struct comparison *c, const struct sharer *x, uint32_t i, cons
 	return true;
 }
 
-/* Finds out if entries of two memories meet in an allocation, which is u in the memory of x and v in that of
- * y. */
+/* Returns whether entries of two memories share bytes of an allocation, which is u in the memory of x and v
+ * in that of y. */
 static bool meet_in(struct comparison *c, const struct sharer *x, const struct memory_chunk *u,
                     const struct sharer *y, const struct memory_chunk *v)
 {
@@ -378,7 +380,7 @@ static bool meet_in(struct comparison *c, const struct sharer *x, const struct m
 
 /* ---- One after the other ------------------------------------------------------------------------------ */
 
-/* Returns the number of allocations that the sharers [first, end) touch, added up. */
+/* Returns the sum of the numbers of allocations that the stretches of the sharers [first, end) touch. */
 static uint64_t count_touched(struct comparison *c, uint32_t first, uint32_t end)
 {
 	uint64_t n = 0;
@@ -396,7 +398,8 @@ static bool is_beside(const struct comparison *c, const struct sharer *x, const 
 	                             place_of(c->side[y->is_b], y->first));
 }
 
-/* Looks up an allocation of x in the sharers [first, end) of the other side. */
+/* Looks up an allocation of x in the sharers [first, end) of the other side. Returns whether entries share
+ * bytes of it. */
 static bool look_up(struct comparison *c, const struct sharer *x, const struct memory_chunk *u,
                     uint32_t first, uint32_t end)
 {

@@ -12,12 +12,12 @@
 #include "proto/overlap.h"
 #include "request.h"
 
-/* Most steps that the search for overlaps may take, as overlap_steps counts them: a fixed number, and a
- * number for each slice. */
+/* Maximum number of steps, as overlap_steps counts them, that the search for overlaps may take: MOST_STEPS,
+ * and SLICE_STEPS more for each slice. */
 #define MOST_STEPS  65536
 #define SLICE_STEPS 256
 
-/* Steps that a pair of slices counts as if it has to be looked at. */
+/* Number of steps that are counted for each pair of slices that may share bytes. */
 #define PAIR_STEPS 4
 
 static char *slice_name(const struct slices *slices, uint32_t i, char text[SLICE_NAME_SIZE])
@@ -130,7 +130,8 @@ int slices_set(struct slices *slices, uint32_t i, const struct msg_slice *params
 	return r;
 }
 
-/* Refuses a request that has taken too many steps, because all users share the loop. */
+/* Refuses a request that has taken too many steps, because the event loop, in which this runs, serves all
+ * users. */
 static int check_effort(const struct slices *slices, struct error *err)
 {
 	const uint64_t most = MOST_STEPS + (uint64_t)slices->n * SLICE_STEPS;
@@ -315,7 +316,7 @@ static bool add_piece(struct cover *cover, uint32_t source, const struct box *bo
 	return true;
 }
 
-/* Appends a box to the rests. Returns it, or NULL if there is no room. */
+/* Appends a box to the *n rests. Returns the new rest, or NULL if there is no space for it. */
 static struct box *append_rest(struct cover *cover, const struct box *box, uint32_t *n)
 {
 	if (*n == cover->most_rests)
@@ -324,8 +325,8 @@ static struct box *append_rest(struct cover *cover, const struct box *box, uint3
 	return &cover->rest[(*n)++];
 }
 
-/* Appends to the *n rests what `whole` has outside of `taken`, a box in it. `whole` becomes equal to `taken`.
- * Returns false if there is no room. */
+/* Appends to the *n rests what `whole` has outside of `taken`, which must lie inside it. `whole` becomes
+ * equal to `taken`. Returns false if there is no space for the rests. */
 static bool append_rests(struct cover *cover, struct box *whole, const struct box *taken, uint32_t *n)
 {
 	struct box *rest;
@@ -349,8 +350,9 @@ static bool append_rests(struct cover *cover, struct box *whole, const struct bo
 	return true;
 }
 
-/* Subtracts a source's box from all rests. Goes backwards: the rest that replaces a removed one has been
- * looked at already, and the appended ones have nothing of the source. */
+/* Subtracts a source's box from all rests, and adds what they have in common as pieces. Goes backwards: the
+ * rest that replaces a removed one has been looked at already, and the appended ones contain nothing of the
+ * source. */
 static enum cover_outcome subtract(struct cover *cover, uint32_t source, uint32_t *n_rests)
 {
 	for (uint32_t i = *n_rests; i-- > 0;) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divides large blocks into groups, and makes the moves of their passes. Goes through the blocks of a box,
- * finds their largest magnitudes, and converts by the scales. */
+/* Divides a transform with large blocks into groups of blocks, and makes the moves for the passes of each
+ * group. Goes through the blocks of a box, finds their largest magnitudes, and converts by the scales. */
 #include "amax.h"
 
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 #include "kernels/cpu/tile/tile.h"
 #include "proto/arithmetic.h"
 
-/* Most bytes of a block's source for which the block is processed at once, so that it stays in the
+/* Blocks whose source has at most this many bytes are processed in one pass, in which they stay in the
  * second-level cache. Not measured. */
 #define WHOLE_MOST (256 << 10)
 
@@ -34,7 +34,8 @@ static void grid_rewind(struct grid *grid, int d)
 	grid->extent[d] = min_i64(grid->step[d] - grid->lead[d], grid->n[d]);
 }
 
-/* Goes to the next cell along a dimension. Returns false if that is the first one again. */
+/* Goes to the next cell along a dimension. After the last cell it goes back to the first one and returns
+ * false. */
 static bool grid_next(struct grid *grid, int d)
 {
 	int64_t at = grid->at[d] + grid->extent[d];
@@ -55,7 +56,7 @@ static int64_t block_extent(const struct loop_nest_dim *dim)
 	return min_i64(dim->block, dim->n);
 }
 
-/* Returns whether blocks are small enough to be processed at once. */
+/* Returns whether blocks are small enough to be processed in one pass. */
 static bool is_whole(const struct move *move, const struct loop_nest *nest)
 {
 	int64_t extent[TENSOR_MAX_RANK], bytes = nest->converted;
@@ -287,8 +288,8 @@ static int64_t strip_of(const struct scaling *s, const int64_t *stride)
 
 /* ---- A tile ----------------------------------------------------------------------------------------- */
 
-/* Processes the blocks of a tile. first has the indices in the move of the tile's first element, stride the
- * strides of the elements that are read. */
+/* Processes the blocks of a tile. first has the indices of the tile's first element in the move, and stride
+ * has the strides of the elements that are read from src. */
 static void run_tile(struct scaling *s, char *dst, const char *src, const int64_t *first,
                      const int64_t *extent, const int64_t *stride)
 {
@@ -391,8 +392,8 @@ const struct cpu_strategy cpu_strategy_amax = {
 
 /* ---- Groups of large blocks ------------------------------------------------------------------------- */
 
-/* Bytes of a group's source, which fit a last-level cache, so that the second pass may find there what the
- * first one read. Not measured. */
+/* Maximum number of bytes of a group's source. They fit into a last-level cache, so that the second pass may
+ * find there what the first one has read. Not measured. */
 #define GROUP_BYTES (16 << 20)
 
 static int64_t blocks_of(const struct loop_nest_dim *dim)
@@ -432,7 +433,7 @@ void amax_groups_init(struct amax_groups *groups, const struct loop_nest *nest)
 	}
 }
 
-/* Restricts dimension d to the indices of the group with that number. */
+/* Restricts dimension d of the nest to group `number` of those that have `step` indices each. */
 static void take(struct loop_nest *nest, int d, int64_t step, int64_t number)
 {
 	struct loop_nest_dim *dim = &nest->dim[d];
@@ -460,7 +461,7 @@ void amax_groups_move(struct amax_groups *groups, uint64_t i, enum amax_pass pas
 	}
 	move_init(ret, isa, &nest, place);
 	ret->pass = pass;
-	/* Counts the pieces anew, because their blocks need not be whole in this pass. */
+	/* Counts the pieces again, because in these passes pieces need not contain whole blocks. */
 	move_shift(ret, 0, 0);
 	ret->magnitude = groups->magnitude;
 	for (int d = nest.rank - 1; d >= 0; d--) {

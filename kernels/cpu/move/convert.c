@@ -131,7 +131,7 @@ static bool is_held(struct converting *c, int which, const char *base, int64_t f
 }
 
 /* Returns the lanes of an operand for n elements of a row, from element `from` on. base is the address of the
- * operand of the row's first element. */
+ * operand's element for the row's first element. */
 static const char *operand_lanes(struct converting *c, int which, const char *base, int64_t from, int64_t n)
 {
 	const struct operand *operand = c->operand[which];
@@ -230,7 +230,8 @@ static void put(const struct converting *c, char *dst, int64_t stride, int64_t n
 		memcpy(dst + i * stride, c->elements + i * c->to, (size_t)c->to);
 }
 
-/* Returns the number of elements of the next block, such that the block after it begins on a line. */
+/* Returns the number of elements of the next block, such that the block after it begins on a cache line of
+ * dst. */
 static int64_t block_of(const struct converting *c, const char *dst, int64_t n)
 {
 	int64_t over = (int64_t)((uintptr_t)(dst + CONVERT_BLOCK * c->to) % CPU_LINE) / c->to;
@@ -262,8 +263,8 @@ static void convert_row(struct converting *c, char *dst, int64_t stride, const c
 	}
 }
 
-/* Takes the innermost dimensions of a box, as long as both sides go through them without gaps and they fit a
- * block. */
+/* Makes a row of the innermost dimensions of a box: as many as have no gaps between their elements on either
+ * side and fit a block. */
 void converting_choose_row(struct converting *c, const int64_t *extent, const int64_t *src)
 {
 	const struct move *move = c->move;
@@ -293,7 +294,7 @@ static void add_lanes(struct converting *c, const char *src)
 	c->converters->magnitudes(c->result, c->lanes, c->row.n);
 }
 
-/* The elements that are read lie src_stride[d] bytes apart. */
+/* src_stride[d] is the distance in bytes of elements of src along dimension d. */
 void convert_rows(struct converting *c, char *dst, const char *src, const char *const *operand,
                   const int64_t *extent, const int64_t *src_stride)
 {
@@ -328,15 +329,16 @@ void convert_rows(struct converting *c, char *dst, const char *src, const char *
 	}
 }
 
-/* Least bytes of rows of the source that are read in place; each shorter row would cost a call. Not
- * measured. */
+/* Rows of the source are read in place only if they have at least this many bytes, because each row costs a
+ * call. Not measured. */
 #define DIRECT_LEAST 256
 
 /* ---- Tiles in scratch ------------------------------------------------------------------------------- */
 
-/* Lays out a tile in scratch, in the order of the destination's dimensions: rows of up to a block are
- * contiguous; longer distances are whole lines and one line more, so that the same position in each falls
- * into another set of the cache. from is the size of an element in bytes. Returns the tile's bytes. */
+/* Lays out a tile in scratch, in the order of the destination's dimensions, and sets ret_stride to the
+ * strides in bytes. Rows of up to a block are contiguous. Longer distances are rounded up to whole lines plus
+ * one line, so that the same position in each row falls into another set of the cache. from is the size of an
+ * element in bytes. Returns the number of bytes of the tile. */
 static int64_t lay_out(int rank, int64_t from, const int64_t *extent, int64_t *ret_stride)
 {
 	int64_t run = from;
@@ -457,8 +459,8 @@ void convert_init(struct move *move, const struct loop_nest *nest, int64_t piece
 
 /* ---- Tiles ------------------------------------------------------------------------------------------ */
 
-/* Permutes a tile, in halves if it does not fit: a tile that is cut short at an edge may have more runs than
- * a whole one. */
+/* Permutes a tile, in halves if it does not fit; a tile that is cut short at an edge may need more runs than
+ * a whole one, and so may not fit. */
 static void permute(const struct move *move, int64_t from, char *dst, const char *src, const int64_t *extent,
                     const int64_t *stride, struct cpu_scratch *scratch)
 {

@@ -11,20 +11,21 @@
 #include "proto/arithmetic.h"
 
 /* A piece of a transpose reads runs of FIRST_UNITS units, but at most SRC_FIRST bytes, if the source has such
- * runs: it then writes to as many pages of the destination at once. STAGED_UNITS is used if the rows are
- * staged in scratch, which they are if they do not begin whole lines apart.
+ * runs. It then writes to as many pages of the destination at once as a run has units. STAGED_UNITS is used
+ * instead if rows do not begin whole lines apart and are therefore staged in scratch.
  *
  * Measured as ratio to memcpy with small pages (tests/bench/EXPERIMENTS.md, "What was tried"): 256 units
  * instead of runs of 1 KiB raise uint8 from 0.75 to 0.78 and float16 from 0.89 to 0.96. With huge pages, 128
- * or 512 units and runs of 1 KiB are within noise. Other values of STAGED_UNITS and SRC_FIRST were not
- * measured.
+ * or 512 units and runs of 1 KiB are as fast, within noise. Other values of STAGED_UNITS and SRC_FIRST were
+ * not measured.
  */
 #define FIRST_UNITS  256
 #define STAGED_UNITS 512
 #define SRC_FIRST    1024
 
-/* If the source's dimensions are short, a piece reads runs of SRC_RUN bytes through several of them, and
- * writes runs of DST_RUN bytes. If it has room for more, it is extended along the destination.
+/* If the source's dimensions are short, a piece reads runs of SRC_RUN bytes that pass through several of
+ * them, and writes runs of DST_RUN bytes. If the piece may be larger still, it is extended along the
+ * destination.
  *
  * Measured: going through several dimensions at all raises 6-D float32 from 0.36 to 0.71 of memcpy's speed,
  * and prefetching the next tile to 0.76. Other values of the two lengths were not measured.
@@ -32,7 +33,7 @@
 #define SRC_RUN 2048
 #define DST_RUN 4096
 
-/* Runs of this many bytes need no further dimension. Not measured. */
+/* Runs of at least this many bytes are not extended by a further dimension. Not measured. */
 #define LONG_RUN 1024
 
 static void choose(struct move *move, const struct loop_nest *nest, const struct move_place *place);
@@ -228,8 +229,8 @@ void move_shift(struct move *move, int64_t dst, int64_t src)
 
 /* ---- Pieces ----------------------------------------------------------------------------------------- */
 
-/* Returns the size of equal chunks of n, of at most `most`, rounded up to a multiple of step if there is more
- * than one. */
+/* Divides n into equal chunks of at most `most`, and returns the size of one, rounded up to a multiple of
+ * step if there is more than one. */
 static int64_t even_chunk(int64_t n, int64_t most, int64_t step)
 {
 	if (most >= n)
@@ -249,9 +250,9 @@ static int find_next(const struct move *move, bool dst, int64_t stride)
 	return -1;
 }
 
-/* Returns the bytes of lines that one unit costs on one side: at least its own size, and a whole line if no
- * dimension of the microkernel brings its neighbours. This keeps pieces short even if each unit lies on a
- * page of its own. */
+/* Returns how many bytes of cache lines are touched for each unit on one side: at least the unit's own size,
+ * and a whole line if no dimension of the microkernel moves its neighbours in the line too. This keeps pieces
+ * short even if each unit lies on a page of its own. */
 static int64_t unit_cost(const struct move *move, bool dst)
 {
 	int64_t units = 1, span = move->unit;
@@ -276,8 +277,9 @@ static int64_t unit_cost(const struct move *move, bool dst)
 	return max_i64(move->unit, divide_up_i64(max_i64(span, CPU_LINE), units));
 }
 
-/* Extends a piece beyond dimension d, as long as that is whole and its run is short, up to `want` bytes.
- * Returns the factor, at most `most`, by which the piece then has more units. */
+/* Extends a piece by dimensions that continue dimension d, up to runs of `want` bytes, as long as the last
+ * dimension is whole and the run is short. Returns the factor by which the piece's number of units has grown,
+ * at most `most`. */
 static int64_t chain(struct move *move, bool dst, int d, int64_t want, int64_t most)
 {
 	const struct move_dim *dim = &move->dim[d];
@@ -298,8 +300,9 @@ static int64_t chain(struct move *move, bool dst, int d, int64_t want, int64_t m
 	return times;
 }
 
-/* Chooses chunks of a move whose two sides run along different dimensions, so that a piece has runs on both.
- * Returns the units of room that are left for other dimensions. */
+/* Chooses chunks for row_dim and col_dim if the source and the destination are contiguous along different
+ * dimensions, so that a piece has runs on both sides. room is the number of units that a piece may have, and
+ * cost that of unit_cost. Returns the factor by which other dimensions may still enlarge the piece. */
 static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost)
 {
 	struct move_dim *r = &move->dim[move->row_dim], *c = &move->dim[move->col_dim];

@@ -41,7 +41,8 @@ void cpu_tile_choose(struct cpu_tile *ret, const struct loop_nest *nest, const s
 /* Number of candidates. Candidate 0 is the first legal strategy without tiles. The others are kinds of tiles,
  * whose cpu_candidate_names give the bytes of a tile and of its runs in the source and in the destination. */
 #define CPU_CANDIDATES 5
-#define CPU_USUAL      1 /* the candidate that the rule for small moves chooses; has the smallest tiles */
+/* the candidate with tiles that is used without comparing costs; it has the smallest tiles */
+#define CPU_USUAL      1
 
 extern const char *const cpu_candidate_names[CPU_CANDIDATES];
 
@@ -62,8 +63,7 @@ struct cpu_choice {
 	const struct cpu_strategy *strategy;
 	int candidate;
 	struct cpu_tile tile; /* valid for candidates above 0 */
-	/* Predicted cost; 0: unknown, because the candidate was chosen by the rule for small moves, or the
-	 * nest is a fill. */
+	/* Predicted cost; 0: unknown, because no costs were compared, or the nest is a fill. */
 	double cost;
 };
 

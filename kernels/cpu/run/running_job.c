@@ -163,7 +163,8 @@ static bool may_read(const struct running_job *running)
 	return !blocks->index && !b->reading && !b->ahead && b->next < blocks->n;
 }
 
-/* Returns the number of work items to come after those of the partitioner; at least 1 if there is one now. */
+/* Returns approximately how many work items come after those of the partitioner; at least 1 if one can be had
+ * now. */
 static uint64_t work_items_to_come(const struct running_job *running)
 {
 	const struct engine_job *job = running->job;
@@ -176,7 +177,7 @@ static uint64_t work_items_to_come(const struct running_job *running)
 	return b->most ? divide_up_u64(b->left, b->most) + may_read(running) : UINT32_MAX;
 }
 
-/* Returns how many more threads may take work items, if the job limits them. */
+/* Returns how many more threads may take work items of the job, UINT_MAX if it has no limit. */
 static unsigned room_of(const struct running_job *running)
 {
 	const uint32_t limit = running->job->share.host_threads;
@@ -312,7 +313,8 @@ static void work_item_moves(struct running_job *running, struct work_item *ret)
 
 /* ---- Blocks ----------------------------------------------------------------------------------------- */
 
-/* Reads the next group if the list is in host memory, and goes on to it once the current one is done. */
+/* Reads the next group of entries if the list is in host memory, and makes it the current one once all of the
+ * current one has been handed out. */
 static void settle(struct running_job *running)
 {
 	struct engine_blocks *blocks = running->job->blocks;
@@ -348,7 +350,8 @@ static void go_on(struct running_job *running, uint32_t n, uint32_t layers)
 	settle(running);
 }
 
-/* Hands out one block in partitions. If the block's entry is skipped, the work item is empty. */
+/* Divides the current entry's block into partitions, and hands out the first of them. If the entry is
+ * skipped, the work item is empty. */
 static void work_item_block(struct running_job *running, struct work_item *ret)
 {
 	const struct running_blocks *b = &running->blocks;
@@ -365,7 +368,7 @@ static void work_item_block(struct running_job *running, struct work_item *ret)
 	go_on(running, 1, 1);
 }
 
-/* Returns how many layers of a list of n entries a work item takes. */
+/* Returns how many layers a work item takes if it takes n entries in each of them. */
 static uint32_t layers_of_item(const struct running_job *running, uint32_t n)
 {
 	const struct running_blocks *b = &running->blocks;

@@ -26,9 +26,9 @@ static bool on_watched(struct watched *watched, int status);
 
 /* ---- Idle threads ----------------------------------------------------------------------------------- */
 
-/* A thread's state is the word that it sleeps on. Only the thread itself changes it from looking to asleep; a
- * caller ends either state. A thread that sleeps does so until idle_wake, and does not use its list entry
- * before that. */
+/* A thread's state is the word (futex) that it sleeps on. Only the thread itself changes it from looking to
+ * asleep. Another thread ends either state: idle_call that of a thread that is looking, and idle_wake that of
+ * a thread that is asleep, which does not touch its list entry before. */
 static bool change(struct idle_thread *thread, unsigned from, unsigned to)
 {
 	return atomic_compare_exchange_strong(&thread->state, &from, to);
@@ -50,8 +50,8 @@ unsigned idle_call(struct idle *idle, unsigned n, unsigned most_asleep, struct i
 {
 	unsigned called = 0;
 	for (struct idle_thread *thread; called < n && (thread = SLIST_FIRST(&idle->threads)); called++) {
-		/* A thread that was looking may go on before it has been removed from the list, but it needs
-		 * the lock to come back. */
+		/* A thread that was looking may go on before it has been removed from the list, but cannot be
+		 * added again before, because adding it needs the lock. */
 		bool sleeps = !change(thread, IDLE_LOOKING, IDLE_CALLED);
 		if (sleeps && most_asleep == 0)
 			break;
@@ -123,7 +123,8 @@ void streams_deinit(struct streams *streams)
 
 /* ---- Advancing a stream: under the lock; bool: what job_list_add gave back -------------------------- */
 
-/* Puts the stream into the fair queue if its job has work items, else removes it. */
+/* Puts the stream into the fair queue if its job has work items, else removes it. work_items is their
+ * number. */
 static void offer(struct engine_stream *stream, unsigned work_items)
 {
 	struct streams *streams = stream->streams;
@@ -149,8 +150,9 @@ static bool wake_first(struct engine_owner *owner, const struct engine_point *si
 	return woken == TIMELINE_WAKE_FIRST;
 }
 
-/* Returns whether threads may be asleep on the signal that have not been woken. Caller does not hold the
- * lock; signals of a stream's jobs still come in order, because one thread at a time advances the stream. */
+/* Gives the job's signal, if it has one and has succeeded. Returns whether threads that sleep on the signal
+ * may not have been woken yet. The caller must not hold the lock; signals of a stream's jobs still come in
+ * order, because one thread at a time advances the stream. */
 static bool give_signal(struct engine_stream *stream, struct engine_job *job)
 {
 	if (job->status || !job->signal.memory)
@@ -159,9 +161,9 @@ static bool give_signal(struct engine_stream *stream, struct engine_job *job)
 	return job->status == 0 && wake_first(stream->fair.owner, &job->signal);
 }
 
-/* Ends a job that has given its signal. Waking very many threads is a work item like any other, which its
- * owner is charged for; the job ends after it, and until then the stream's next job does not start. Returns
- * what job_list_add returns. */
+/* Ends a job that has given its signal. If more threads sleep on the signal, waking them is a work item like
+ * any other, for which the owner is charged. The job ends after that work item, and until then the stream's
+ * next job does not start. Returns what job_list_add returns. */
 static bool end_signalled(struct engine_stream *stream, struct engine_job *job, bool more_sleep)
 {
 	if (!more_sleep)
@@ -171,8 +173,8 @@ static bool end_signalled(struct engine_stream *stream, struct engine_job *job, 
 	return false;
 }
 
-/* Returns whether files have to be checked for the job. A job that uses no memory ends where it was
- * submitted, and skips the check, which could involve many files. */
+/* Returns whether files have to be checked for the job. A job whose list names no block uses no memory: it
+ * ends where it was submitted, without this check, which could take long for many files. */
 static bool has_files(const struct engine_job *job)
 {
 	return backing_concerns(job) && !index_list_names_nothing(job);
@@ -245,8 +247,8 @@ static bool is_idle(const struct engine_stream *stream)
 	return !stream->running.job && !stream->is_advancing;
 }
 
-/* Ends and starts what can be ended and started. ended is a job that has run to its end, or NULL. Releases
- * the lock meanwhile. Returns whether the owner is to be woken. */
+/* Ends `ended`, a job that has run to its end, unless it is NULL. Then starts, or ends, each next job that
+ * can be started or ended now. Releases the lock meanwhile. Returns whether the owner is to be woken. */
 static bool advance(struct engine_stream *stream, struct engine_job *ended)
 {
 	bool wake = false;
@@ -471,7 +473,7 @@ void streams_call(struct streams *streams, struct idle_threads *asleep)
 	    idle_call(&streams->idle, streams->uncalled, 1 + streams->tuning.more_wakes, asleep);
 }
 
-/* Wakes the owner if finish or advance has returned true. Releases the lock meanwhile. */
+/* Wakes the owner if `wake`, which finish or advance has returned, is true. Releases the lock meanwhile. */
 static void wake_owner(struct streams *streams, bool wake)
 {
 	if (!wake)

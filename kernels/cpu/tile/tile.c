@@ -10,14 +10,15 @@
 #include "proto/arithmetic.h"
 #include "tile_stages.h"
 
-/* Most bytes for lines that are kept between tiles. */
+/* If a row of the destination continues in a later tile, the start of the line in which the tiles meet is
+ * kept until then. This is the maximum number of bytes of all such lines. */
 #define ROOMS_MOST (64 << 10)
 
 /* Number of plans that a thread keeps. A box has several kinds of tiles if its edges cut them short. */
 #define PLANS 16
 
-/* Everything that the plan of a tile depends on: tiles that are equal in this share a plan, whatever their
- * boxes and jobs. Neither this nor the plan names memory. */
+/* Everything that the plan of a tile depends on: tiles for which all of it is equal share a plan, whatever
+ * boxes and jobs they belong to. Neither this struct nor the plan contains addresses. */
 struct tile_kind {
 	enum kept_kind kept;
 	const struct cpu_isa *isa;
@@ -45,8 +46,8 @@ struct tile_plan {
 	struct tile_border border; /* set if the move has windows */
 };
 
-/* The last recently used plans of a thread, kept in scratch from one box to the next. Zeroed means that there
- * are none. */
+/* The most recently used plans of a thread, kept in scratch from one box to the next. A zeroed struct has
+ * none. */
 struct tile_plans {
 	int n;
 	uint64_t uses;
@@ -148,8 +149,8 @@ static void lay_out_core(struct walk *walk)
 }
 
 /* Orders the loops over tiles by stride in the source, because memory is slower to read than to write. The
- * loop along `carry` goes as far out as there is room for kept lines: the tile that continues a row then
- * comes later. */
+ * loop along `carry` is placed as far out as ROOMS_MOST allows: the further out it is, the more tiles come
+ * between two that share rows, and the more lines have to be kept meanwhile. */
 static void order_loops(struct walk *walk)
 {
 	walk->n_loop = 0;
@@ -331,8 +332,8 @@ static size_t kind_init(struct tile_kind *kind, const struct walk *walk)
 	return offsetof(struct tile_kind, dim) + (size_t)walk->rank * sizeof(kind->dim[0]);
 }
 
-/* Returns the plan of that kind from the thread's scratch. If there is none, makes it in place of the least
- * recently used one. */
+/* Returns the plan of that kind from the thread's scratch. If there is none, makes it, and drops the least
+ * recently used one if there are too many. */
 static const struct tile_plan *find_in_scratch(const struct walk *walk, const struct tile_kind *kind,
                                                size_t n, uint64_t hash)
 {
@@ -377,8 +378,9 @@ static bool is_packed_core(const struct tile_fill *fill)
 	return fill->way == TILE_RUNS && fill->n_outer == 0;
 }
 
-/* Fills the image, or the core, and returns its address. next is the start of the next tile in the source,
- * which is prefetched; NULL if it is not close. */
+/* Fills `image`, which is the tile's image or core, and returns the address of the result, which may lie
+ * elsewhere. next is the start of the next tile in the source, which is prefetched; NULL: nothing is
+ * prefetched. */
 static const char *fill_image(const struct walk *walk, char *image, const char *src, const char *next)
 {
 	const struct tile_plan *plan = walk->plan;
@@ -412,8 +414,8 @@ static void put_together(const struct walk *walk, char *dst, const char *src, co
 	}
 }
 
-/* Returns the address of the lines kept for rows of this tile. Each tile that comes between a row's part and
- * its next part has lines of its own. */
+/* Returns the address of the lines that are kept for the rows of this tile. Tiles that come between two parts
+ * of a row keep their lines elsewhere. */
 static char *rooms_of(const struct walk *walk)
 {
 	int64_t place = 0;
@@ -424,7 +426,8 @@ static char *rooms_of(const struct walk *walk)
 	return walk->rooms + place * walk->rows * CPU_LINE;
 }
 
-/* Writes rows of the image past the cache or through it. */
+/* Writes rows of the image, each of `run` bytes, past the cache or through it. room and part are as for
+ * cpu_flush_fn. */
 static void put_rows(const struct walk *walk, char *dst, const char *image, const struct walk_dim *rows,
                      int64_t run, char *room, unsigned part)
 {
