@@ -12,7 +12,7 @@
 #include "kernels/transform/transform.h"
 
 /* Returns whether there is an engine of that name, "cpu" or "cuda", and sets *ret_name to a static string.
- * engine need not end with a NUL. */
+ * engine has len bytes and need not end with a NUL. */
 bool explanation_is_of(const char *engine, size_t len, const char **ret_name);
 
 /* Explains a transform for an engine that this process does not have: "cpu" is assumed to have one thread,

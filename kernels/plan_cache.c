@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache is a hash table with chains, plus a list of all plans in the order of their last use. Evicted
- * plans are freed without the lock, because an engine's part of a plan may take another lock. Keys are packed
- * here too: counts come before the items, so that no two layouts pack alike. */
+ * plans are freed after the lock has been released, because freeing an engine's part of a plan may take
+ * another lock. Keys are packed here too: counts come before the items that they count, so that no two
+ * layouts have the same key. */
 #include "plan_cache.h"
 
 #include <assert.h>
@@ -41,7 +42,7 @@ static uint64_t head_of(enum plan_kind kind, struct plan_places places)
 	return (uint64_t)kind << 24 | (uint64_t)places.many << 16 | (uint64_t)places.dst << 8 | places.src;
 }
 
-/* The layout is valid only if the operand is a tensor. */
+/* layout is read only if the operand is a tensor. */
 static void add_operand(struct plan_key *key, enum operand_kind kind, const struct tensor_layout *layout)
 {
 	key->word[key->n++] = (uint64_t)kind;
@@ -161,8 +162,8 @@ int plan_cache_init(struct plan_cache *cache, uint64_t capacity, const struct pl
 	return 0;
 }
 
-/* Moves a plan from the cache to the list `left`, whose plans are unreferenced once the lock is released.
- * Caller holds cache->lock. */
+/* Moves a plan from the cache to the list `left`; the cache's references to the plans in that list are
+ * dropped once the lock has been released. The caller must hold cache->lock. */
 static void leave(struct plan_cache *cache, struct engine_plan *plan, struct plan_list *left)
 {
 	TAILQ_REMOVE(&cache->used, plan, used);
@@ -261,7 +262,8 @@ static bool has_key(const struct engine_plan *plan, const struct plan_key *key)
 	return plan->key_words == key->n && !memcmp(plan->key, key->word, key->n * sizeof key->word[0]);
 }
 
-/* Caller holds cache->lock, and has set the key's hash. */
+/* Returns the plan with that key, or NULL. The caller must hold cache->lock, and must have set the key's
+ * hash. */
 static struct engine_plan *find(struct plan_cache *cache, const struct plan_key *key)
 {
 	struct engine_plan *plan;
@@ -275,7 +277,8 @@ static struct engine_plan *find(struct plan_cache *cache, const struct plan_key 
 	return NULL;
 }
 
-/* Clients often ask for the same plan again, so the plan used last is compared before a hash is computed. */
+/* Clients often ask for the same plan again, so the plan that was used last is compared before a hash is
+ * computed. */
 struct engine_plan *plan_cache_find(struct plan_cache *cache, struct plan_key *key)
 {
 	struct engine_plan *plan;

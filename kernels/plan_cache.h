@@ -3,8 +3,8 @@
  *
  * A plan has a part that all engines have in common, which is here, and a part of the engine's own. The
  * engine's owner gets a plan from engine_prepare and hands it back with each move; to the owner it is opaque.
- * An engine keeps further plans in the same cache, which the owner never sees: for rounds, for lists of
- * blocks, and for moves that share a launch.
+ * An engine keeps further plans in the same cache, which the owner never sees: for rounds of staged jobs, for
+ * lists of blocks, and for moves that share a launch.
  *
  * A hit allocates nothing. Plans are reference-counted: the cache holds one reference, and each user of a
  * plan another one. The least recently used plan is evicted first.
@@ -21,8 +21,8 @@
 #include "kernels/engine.h"
 #include "plan_key.h"
 
-/* Counts the runs of a plan that was alone in its job, and keeps the times of the last PLAN_KEPT_TIMES
- * measured ones. */
+/* The number of runs of a plan by jobs that consisted of it alone, and the times of the last PLAN_KEPT_TIMES
+ * measured runs. */
 #define PLAN_KEPT_TIMES 7
 
 struct plan_runs {
@@ -72,7 +72,8 @@ struct plan_cache {
 	struct engine_cache_stats stats;
 };
 
-/* Sets the cache up for `capacity` plans; with 0 it keeps none. Returns 0 or NO_MEMORY. */
+/* Sets up the cache for `capacity` plans; with 0 it keeps none. arg is for the engine's use. Returns 0 or
+ * NO_MEMORY. */
 int plan_cache_init(struct plan_cache *cache, uint64_t capacity, const struct plan_cache_ops *ops, void *arg);
 
 /* Frees the cache. Only the cache itself may still hold references to plans. The cache may be zeroed instead

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A key packs everything that a plan depends on into words: equal keys mean equal plans.
  *
- * Besides the layout that is where the move takes place, as far as it matters: a GPU's plan depends on both
- * addresses modulo PLAN_PHASE, the CPU's on their common alignment. A plan for one of many moves depends on
- * the common alignment of all their addresses alone.
+ * A plan depends on the layout, and to some extent on the addresses: a GPU's plan depends on both addresses
+ * modulo PLAN_PHASE, and the CPU's on their common alignment. A plan that serves many moves depends only on
+ * the common alignment of all their addresses.
  */
 #ifndef KERNELS_PLAN_KEY_H
 #define KERNELS_PLAN_KEY_H
@@ -13,14 +13,14 @@
 
 #include "kernels/transform/transform.h"
 
-/* Bytes of a sector of GPU memory. An address modulo this decides how rows are written. */
+/* Bytes of a sector of GPU memory. How rows are written depends on addresses modulo this. */
 #define PLAN_PHASE 32
 
 /* No plan depends on an alignment beyond this. */
 #define PLAN_ALIGN 16
 
-/* Words that suffice for any key: six layouts, perm, before, after and the blocks of amax, all of the
- * greatest rank, and the fixed part. A spec that transform_init will refuse fits too. */
+/* Number of words that suffices for any key: six layouts, perm, before, after and the blocks of amax, all of
+ * the greatest rank, and the fixed part. It suffices also for a spec that transform_init will refuse. */
 #define PLAN_KEY_WORDS (TENSOR_MAX_RANK * 16 + 24)
 
 /* A plan's places are the addresses of elements [0, ..., 0], modulo PLAN_PHASE. */
@@ -73,7 +73,8 @@ void plan_key_init(struct plan_key *key, const struct transform_spec *spec, stru
 /* Makes a key of PLAN_KIND_ROUND. The transform must not convert. */
 void plan_key_init_round(struct plan_key *key, const struct transform *transform, struct plan_places places);
 
-/* Makes a key of one of the other kinds from the other plan's serial number. */
+/* Makes a key of one of the other kinds. serial is the serial number of the other plan, whose transform it is
+ * for. */
 void plan_key_init_of(struct plan_key *key, enum plan_kind kind, uint64_t serial, struct plan_places places);
 
 /* Appends n values. n may be 0. */

@@ -4,8 +4,8 @@
  *
  * A thread apart (thread_start_apart) is made by an ordinary thread, the lender, which lends it its
  * thread-local storage and a part of its stack and does nothing but wait for it. That is why libc, locks and
- * guards work in it as in any thread. The lender's wait can be killed, which ends the lender, and the
- * lender's end kills the thread apart (PR_SET_PDEATHSIG).
+ * guards work in the thread apart as in any thread. The lender can be killed while it waits, and its end
+ * kills the thread apart (PR_SET_PDEATHSIG).
  */
 #include "thread.h"
 

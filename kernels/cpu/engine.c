@@ -183,8 +183,8 @@ static void cpu_reap(struct engine *base)
 	end_all(&engine->owns, owns_reap(&engine->owns));
 }
 
-/* The crews of untrusted owners are not probed: if one is silent, only its owner suffers, and the engine
- * works. */
+/* The crews of untrusted owners are not probed: if one is silent, only its owner suffers, and the rest of the
+ * engine works. */
 static int cpu_probe(struct engine *base, struct error *err)
 {
 	return crew_probe(&cpu_engine(base)->crew, err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks files, and what of them is still mapped.
+/* Checks files, and which of their pages are still mapped.
  *
  * A file that was cut and has grown again is recognized by a page that is no longer mapped: cutting the file
- * removes the region's last page from every mapping, and nothing but an access maps one again. Whether the
- * page is mapped is looked up only if the file's ctime has changed, which writing to the file and unlinking
- * it change too.
+ * removes the region's last page from every mapping, and only an access maps the page again. Whether the page
+ * is mapped is looked up only if the file's ctime has changed; writing to the file and unlinking it change
+ * the ctime too.
  *
  * One userfaultfd watches all mappings of the process for holes. Nobody reads from it: with
  * UFFD_FEATURE_SIGBUS it has no events. Whether a page is mapped is read from /proc/self/pagemap.
@@ -31,7 +31,7 @@
 
 #define NS_A_SECOND INT64_C(1000000000)
 
-/* Longer than a tick of the clock from which kernels before 6.13 take a file's times. */
+/* More than a tick of the clock from which kernels before 6.13 take a file's times. */
 #define TICK_NS INT64_C(20000000)
 
 int backing_new(int fd, uint64_t end, struct backing **ret, struct error *err)
@@ -64,10 +64,10 @@ void backing_free(struct backing *backing)
 
 /* Maps the region's last page once more, and returns whether that succeeded. The page is watched before it is
  * populated, so that this allocates no page in the file, and locked, so that nothing else unmaps it. If it
- * cannot be locked (RLIMIT_MEMLOCK), the kernel may unmap it to reclaim memory if there is swap space,
- * although a device has pinned it. If the file's ctime has changed as well, the file then counts as cut
- * although it was not: its client has to register it again, but no byte is lost. A file that was cut is never
- * missed. */
+ * cannot be locked (RLIMIT_MEMLOCK) and there is swap space, the kernel may unmap it to reclaim memory,
+ * although a device has pinned it. If the file's ctime changes as well, the file then counts as cut although
+ * it was not: its client has to register it again, but no byte is lost. A file that was cut is always
+ * recognized. */
 static bool is_mapped_once_more(struct backing *backing, size_t page)
 {
 	char *last = mapping_new(page, PROT_READ, backing->fd, (backing->end - 1) & ~(uint64_t)(page - 1));
@@ -186,7 +186,8 @@ static uint64_t begin_check(void)
 	return atomic_fetch_add(&checks, 2) + 2;
 }
 
-/* Returns whether the memory is not whole. arg points to the number of the check. */
+/* Returns whether the memory has a backing that is not whole any more. arg points to the number of the
+ * check. */
 static bool is_torn(struct engine_memory *memory, void *arg)
 {
 	const uint64_t check = *(const uint64_t *)arg;
@@ -238,8 +239,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static int watcher = -1;
 static int pagemap = -1;
-/* The kernel combines small pages into huge ones unasked (khugepaged), and charges the memory to the process
- * whose mapping it scans. */
+/* The kernel combines small pages into huge ones without being asked (khugepaged), and charges the memory to
+ * the process whose mapping it scans. */
 static bool collapses;
 
 /* Opens a userfaultfd. Faults inside of system calls end with EFAULT either way; UFFD_USER_MODE_ONLY is what
@@ -267,7 +268,8 @@ static bool is_in_pagemap(int fd, const void *address)
 	return pread(fd, &entry, sizeof(entry), at) == sizeof(entry) && entry >> 62 != 0;
 }
 
-/* Returns -1 also if the file describes another address space, namely that of an emulator. */
+/* Returns -1 if the file cannot be opened, or describes another address space, such as that of an
+ * emulator. */
 static int open_pagemap(void)
 {
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -278,7 +280,8 @@ static int open_pagemap(void)
 	return fd;
 }
 
-/* Reads the setting in force, which stands in brackets. */
+/* Returns whether the kernel does that (see `collapses`). The file lists all settings, with the one in force
+ * in brackets. */
 static bool read_collapses(void)
 {
 	char line[128] = "";
@@ -347,8 +350,9 @@ bool holes_is_mapped(const void *address)
 
 /* ---- Looking ---------------------------------------------------------------------------------------- */
 
-/* To SEEK_HOLE, pages that were allocated but never written look like holes; in st_blocks they count. For a
- * hugetlb file only st_blocks tells: to SEEK_HOLE it has no holes. */
+/* A file whose st_blocks accounts for all of its pages has no holes; SEEK_HOLE alone would also report pages
+ * that were allocated but never written. For a hugetlb file only st_blocks helps, because SEEK_HOLE finds no
+ * holes in it. */
 bool holes_find(int fd, uint64_t start, uint64_t end, uint64_t *ret)
 {
 	if (!memfd_is_sparse(fd))

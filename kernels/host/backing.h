@@ -29,8 +29,8 @@
 
 /* ---- Holes --------------------------------------------------------------------------------------------- */
 
-/* Returns whether the page at an address of a mapping is present. Every page counts as present if the kernel
- * does not tell. */
+/* Returns whether the page at an address of a mapping is present. If the kernel does not reveal that, every
+ * page counts as present. */
 bool holes_is_mapped(const void *address);
 
 /* Open and close what holes_watch and holes_is_mapped need from the kernel. Calls are counted: only the first
@@ -41,16 +41,16 @@ void holes_deinit(void);
 /* Returns whether mappings can be watched. */
 bool holes_can_watch(void);
 
-/* Watches a mapping of whole pages, of which no page may be present that the file lacks. Returns 0 or a
- * negative errno. */
+/* Watches a mapping of whole pages: from then on access to a hole raises SIGBUS. Returns 0 or a negative
+ * errno. */
 int holes_watch(void *start, size_t size);
 
 /* Ends the watch: from then on access to a hole allocates pages again. */
 void holes_unwatch(void *start, size_t size);
 
-/* Sets *ret to the first byte of [start, end) that the file does not have. For a hugetlb file, which tells
- * only that it has holes, that is start. Returns false if there is no hole. The descriptor's position does
- * not change. */
+/* Sets *ret to the first byte of [start, end) that the file does not have. For a hugetlb file, which reveals
+ * only that it has holes somewhere, sets *ret to start. Returns false if there is no hole. The descriptor's
+ * position does not change. */
 bool holes_find(int fd, uint64_t start, uint64_t end, uint64_t *ret);
 
 /* Returns the bytes of a page of a hugetlb file, or 0 if the file is not one. */
@@ -73,8 +73,8 @@ struct backing {
 	atomic_uint_fast64_t looked;
 };
 
-/* Makes a backing for a file whose region ends at byte `end`. It gets a descriptor of its own. fd is -1 if
- * the file cannot shrink. */
+/* Makes a backing for a file in which the region ends at byte `end`. The backing gets a descriptor of its
+ * own. fd must be -1 if the file cannot shrink. */
 int backing_new(int fd, uint64_t end, struct backing **ret, struct error *err);
 
 /* Frees a backing, which is unpinned first. backing may be NULL. */
@@ -94,8 +94,8 @@ bool backing_is_whole(struct backing *backing);
 /* Returns whether any memory of the job has a backing. */
 bool backing_concerns(const struct engine_job *job);
 
-/* Sets the status DEVICE for moves whose memory is not whole: for a job that would end with status 0, or for
- * single moves of a batch. */
+/* Sets the status DEVICE if memory is not whole any more: of a job that would otherwise end with status 0,
+ * or, in a batch, of each such move. */
 void backing_check(struct engine_job *job);
 
 /* ---- All memory of a job ------------------------------------------------------------------------------- */

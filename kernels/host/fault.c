@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The SIGBUS handler behind guards and covers. A guard belongs to a thread. The list of covers has a lock,
- * which the handler may take: it runs where a client's memory was touched, and no thread touches client
- * memory while it holds that lock. The previous action is stored before the handler is installed, and does
- * not change. */
+ * which the handler may take: the handler interrupts a thread that touched a client's memory, and no thread
+ * does that while it holds the lock. The previous action for SIGBUS is stored before the handler is
+ * installed, and does not change. */
 #include "fault.h"
 
 #include <errno.h>
@@ -53,10 +53,10 @@ static bool is_emptied(const void *start, size_t size)
 	            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-/* Replaces the page that failed, or the whole mapping. Pages are replaced one by one at first, because the
- * others may still be the file's and a driver reads few. After many of them the whole mapping is replaced at
- * once, because each replaced page is a mapping of its own, and a process may have only so many. Caller holds
- * covers_lock. */
+/* Replaces the page that failed, or the whole mapping. At first pages are replaced one by one, because the
+ * other pages may still be the file's and a driver reads only a few. After many of them the whole mapping is
+ * replaced at once, because each replaced page is a mapping of its own, and the number of a process's
+ * mappings is limited. Returns whether it succeeded. The caller must hold covers_lock. */
 static bool is_replaced(struct fault_cover *cover, const char *address)
 {
 	const char *start = cover->range.start;
@@ -134,7 +134,7 @@ static void leave_handler(void)
 
 bool fault_guard_ranges(const struct fault_range *ranges, uint32_t n, void (*work)(void *arg), void *arg)
 {
-	struct guard guard; /* not zeroed, because a job has several guards and a jmp_buf is large */
+	struct guard guard; /* not zeroed, because a job enters many guards and a jmp_buf is large */
 	guard.ranges = ranges;
 	guard.n = n;
 	/* sigsetjmp does not save the signal mask, which would cost a system call for every guard. */
@@ -249,16 +249,17 @@ int timeline_signal(const struct engine_point *point)
 	return 0;
 }
 
-/* If the memory has gone, the call fails and nobody can sleep on it any more. */
+/* If the memory has gone, the call fails, and nobody can be asleep on it any more. */
 uint32_t timeline_wake(const struct engine_point *point, uint32_t n)
 {
 	long woken = syscall(SYS_futex, timeline_futex(point), FUTEX_WAKE, n, NULL, NULL, 0);
 	return woken < 0 ? 0 : (uint32_t)woken;
 }
 
-/* A thread that was woken may be asleep again before all have been woken: it waits for the next value and
- * comes last in the queue. The sleepers are therefore counted first, by requeueing them to the futex that
- * they are on. A thread of a real-time policy is queued first again, so some more are added. */
+/* A thread that was woken may be asleep again, waiting for the next value, before all others have been woken;
+ * it is then last in the queue. The sleepers are therefore counted first, by requeueing them to the futex on
+ * which they are. A thread with a real-time policy is queued in front of others when it sleeps again, and
+ * would be woken in their place, so the number is increased. */
 uint32_t timeline_wakes(const struct engine_point *point)
 {
 	long n = syscall(SYS_futex, timeline_futex(point), FUTEX_REQUEUE, 0, TIMELINE_WAKE_MOST,

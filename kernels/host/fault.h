@@ -55,8 +55,8 @@ struct fault_cover {
 	atomic_bool has_failed;
 };
 
-/* Add and remove a cover: before the first access to the range and after the last. The caller owns the
- * struct. */
+/* fault_cover_add must be called before the first access to the range, and fault_cover_remove after the last
+ * one. The caller owns the struct. */
 void fault_cover_add(struct fault_cover *cover, struct fault_range range, size_t page);
 void fault_cover_remove(struct fault_cover *cover);
 
@@ -66,9 +66,9 @@ void fault_cover_remove(struct fault_cover *cover);
  * Returns 0 if it has not come, with the low half of the word in *ret_low, or DEVICE if the memory failed. */
 int timeline_read(const struct engine_point *point, uint32_t *ret_low);
 
-/* Numbers of sleepers to wake: with the signal itself, in each further step, and at most for one signal. Even
- * a call that wakes few may take long, because the kernel searches all threads that sleep on words of the
- * same hash, a million in 0.3 s. */
+/* Maximum numbers of sleepers to wake: with the signal itself, in each further step, and for one signal in
+ * all. Even a call that wakes few may take long, because the kernel searches all threads that sleep on words
+ * of the same hash, of which it searches a million in 0.3 s. */
 #define TIMELINE_WAKE_FIRST 8
 #define TIMELINE_WAKE_MORE  64
 #define TIMELINE_WAKE_MOST  65536
@@ -81,12 +81,12 @@ int timeline_signal(const struct engine_point *point);
  * the word. Returns the number of threads woken: if it is less than n, nobody is left. */
 uint32_t timeline_wake(const struct engine_point *point, uint32_t n);
 
-/* Returns how many threads to wake so that everyone who sleeps on the word now is woken, at most
+/* Returns how many threads have to be woken so that all that sleep on the word now are among them, at most
  * TIMELINE_WAKE_MOST. */
 uint32_t timeline_wakes(const struct engine_point *point);
 
-/* timeline_note_wake records how long it took to wake TIMELINE_WAKE_FIRST threads for a signal of the
- * owner's. If that was long, timeline_wakes_are_slow returns true for a second. Any thread may call these. */
+/* timeline_note_wake records how long it took to wake the first threads for a signal of the owner's. If that
+ * took long, timeline_wakes_are_slow returns true for a second. Any thread may call these. */
 void timeline_note_wake(struct engine_owner *owner, uint64_t start_ns, uint64_t end_ns);
 bool timeline_wakes_are_slow(const struct engine_owner *owner, uint64_t now_ns);
 

@@ -25,7 +25,7 @@
 #endif
 
 #define FREE_NS   2000000 /* longest time that mapping and unmapping a free file takes */
-#define TRIES     3       /* the first may be slow, because code has to be loaded */
+#define TRIES     3       /* the first try may be slow, because code has to be loaded */
 #define LIMIT_NS  UINT64_C(2000000000)
 #define LOOK_MS   20 /* ms between checks whether a wait is still wanted */
 #define MOST_LATE 4  /* maximum number of unfinished processes of a user that nobody waits for */
@@ -83,7 +83,7 @@ static enum scout_seal seal(const struct request *request, int fd)
 	const int seals = fcntl(fd, F_GET_SEALS);
 	uint64_t ignored;
 
-	/* A file that allows no more seals may have had these before. */
+	/* A file to which no more seals can be added may have these already. */
 	if (seals < 0 || ((seals & wanted) != wanted && fcntl(fd, F_ADD_SEALS, wanted) < 0))
 		return SCOUT_REFUSED;
 	return holes_find(fd, request->offset, request->offset + request->size, &ignored)
@@ -186,8 +186,8 @@ static bool has_answered(const struct late *late)
 	return poll(&poll_fd, 1, 0) > 0;
 }
 
-/* Returns the number of unfinished processes of the user that nobody waits for. Removes from the list those
- * that have answered, of any user. */
+/* Returns the number of unfinished processes of the user that nobody waits for. Removes from the list all
+ * processes, of any user, that have answered or ended. */
 static uint32_t count_late(uint64_t user)
 {
 	struct late *late, *next;
@@ -208,8 +208,8 @@ static uint32_t count_late(uint64_t user)
 	return n;
 }
 
-/* Waits until the user may have one more process. Returns false if that takes until the time `until` or is
- * not wanted any more. */
+/* Waits until the user may have one more process. Returns false if that is not so by the time `until`, or
+ * *unwanted is set. */
 static bool may_ask(uint64_t user, uint64_t until, const atomic_bool *unwanted)
 {
 	while (count_late(user) >= MOST_LATE) {
@@ -240,7 +240,8 @@ void scout_stop(void)
 
 enum await { ANSWERED, LATE, GONE };
 
-/* Waits for the answer. Returns GONE if the scout has ended. */
+/* Waits for the answer. Returns LATE if there is none by the time `until` or it is not wanted any more, and
+ * GONE if the scout, or its process for this request, has ended. */
 static enum await await(int from, uint64_t until, const atomic_bool *unwanted, struct answer *ret)
 {
 	struct pollfd poll_fd = { .fd = from, .events = POLLIN };

@@ -133,7 +133,7 @@ void packers_add(struct packers *packers, struct pack_task *task)
 	pthread_mutex_unlock(&packers->lock);
 }
 
-/* Caller holds packers->lock. */
+/* The caller must hold packers->lock. */
 static void unqueue(struct packers *packers, struct pack_task *task)
 {
 	TAILQ_REMOVE(&packers->tasks, task, entry);
@@ -158,7 +158,8 @@ struct part {
 	uint32_t i;
 };
 
-/* Takes the next part of the first task whose group may use another thread. Caller holds packers->lock. */
+/* Takes the next part of the first task whose group may use another thread. The caller must hold
+ * packers->lock. */
 static struct part take(struct packers *packers)
 {
 	struct pack_task *task;
@@ -210,7 +211,7 @@ static void look_for_work(struct packers *packers)
 
 /* Waits for a part, after take has found none. Looks without the lock for a while before it sleeps. A task
  * whose group has all its threads busy does not wake a sleeper: those threads take its next parts. Returns no
- * part if the packers are closing. Caller holds packers->lock. */
+ * part if the packers are closing. The caller must hold packers->lock. */
 static struct part wait_for_part(struct packers *packers)
 {
 	struct part part;

@@ -36,8 +36,8 @@
  * least 1. */
 uint32_t threads_default(void);
 
-/* Returns the same for a process that may run on `cpus` CPUs, in the cgroups that the files below root name.
- * root is "" except in tests. */
+/* Returns the same for a process that may run on `cpus` CPUs, with the quotas that files below the directory
+ * root describe. root is "" except in tests. */
 uint32_t threads_for(uint32_t cpus, const char *root);
 
 /* ---- Packers ------------------------------------------------------------------------------------------- */
@@ -47,9 +47,10 @@ uint32_t threads_for(uint32_t cpus, const char *root);
  *
  * A task is something to be copied, made of parts that may run concurrently and in any order. Tasks begin in
  * the order in which they were added. The threads are started with the first task. A thread that finds
- * nothing to do spins for a while, so that a pipeline does not stall until it wakes up, and then sleeps.
+ * nothing to do spins for a while before it sleeps, so that a pipeline does not have to wait for it to wake
+ * up.
  *
- * All functions but packers_init and packers_deinit are called by one thread only, which never waits for a
+ * All functions but packers_init and packers_deinit must be called by one thread only, and never wait for a
  * part.
  */
 #define PACKERS_MOST_THREADS 64
@@ -107,7 +108,7 @@ bool packers_start(struct packers *packers);
 /* Adds a task. packers_start must have returned true. */
 void packers_add(struct packers *packers, struct pack_task *task);
 
-/* Cancels the parts that have not begun. The task is over once the others are. */
+/* Cancels the task's parts that have not begun. The task is over once its other parts are. */
 void packers_drop(struct packers *packers, struct pack_task *task);
 
 /* Returns whether all parts are over. What they wrote is then visible. */
@@ -116,7 +117,7 @@ static inline bool pack_task_is_over(const struct pack_task *task)
 	return atomic_load_explicit(&task->left, memory_order_acquire) == 0;
 }
 
-/* Returns whether the memory failed under a part. The task must be over. */
+/* Returns whether clients' memory failed while a part touched it. The task must be over. */
 static inline bool pack_task_has_failed(const struct pack_task *task)
 {
 	return atomic_load_explicit(&task->failed, memory_order_relaxed);

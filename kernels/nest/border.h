@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Divides the border of a padded destination into boxes. A dimension's window is the range of its indices
  * that read the source; the border is everything outside of the windows. The planner, which counts the work,
- * and the kernel, which does it, must agree on both.
+ * and the kernel, which does it, must agree on the boxes.
  *
  * For each dimension from the outermost (rank - 1) to the innermost (0) there is a box before the window and
  * one after it. Such a box spans the windows of the dimensions outside of its own, and the whole of those
@@ -16,8 +16,8 @@
 #include "divisor.h"
 
 #define ARGS_MAP_RANK 5
-/* Most dimensions of a grid of tiles. They may be more than those of a tensor map, which may combine several
- * as its last. */
+/* Maximum number of dimensions of a grid of tiles. There may be more than in a tensor map, which may combine
+ * several of them as its last dimension. */
 #define ARGS_GRID_RANK 8
 /* The rank of a tensor, and one dimension more for elements that are narrowed (loop_nest_narrow). */
 #define ARGS_MAX_RANK 33
@@ -66,7 +66,7 @@ ON_BOTH_SIDES uint64_t border_rows(const struct strided_dim *dim, uint32_t rank,
 	return rows;
 }
 
-/* Returns the most aligned chunks of 16 bytes that a row of row_bytes touches. */
+/* Returns the maximum number of aligned chunks of 16 bytes that a row of row_bytes bytes touches. */
 ON_BOTH_SIDES uint64_t row_chunks(uint64_t row_bytes)
 {
 	return (row_bytes + 30) / 16;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divides by a number that is known before the launch with a multiplication and a shift, where a division
- * would cost twenty instructions. The result is exact for numerators below 2^31 (Granlund and Montgomery,
- * "Division by Invariant Integers using Multiplication"); larger ones use an ordinary division. */
+/* Replaces division by a number that is known before a kernel is launched by a multiplication and a shift,
+ * because a division would cost twenty instructions. The result is exact for numerators below 2^31 (Granlund
+ * and Montgomery, "Division by Invariant Integers using Multiplication"); larger ones use an ordinary
+ * division. */
 #ifndef KERNELS_NEST_DIVISOR_H
 #define KERNELS_NEST_DIVISOR_H
 
@@ -38,7 +39,7 @@ ON_BOTH_SIDES uint64_t divide_by(uint64_t a, const struct divisor *by)
 	return (uint32_t)((a * by->factor) >> by->shift);
 }
 
-/* Does the same for a and n that are known to be below 2^31. */
+/* Does the same for a and n that must be below 2^31. */
 ON_BOTH_SIDES uint32_t divide_u32(uint32_t a, const struct divisor *by)
 {
 	return (uint32_t)(((uint64_t)a * by->factor) >> by->shift);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Narrowing moves the window of an axis, and with it what is padded before, read, and padded after. For rows,
- * the axes of a side are sorted by stride, and those that are contiguous are joined. */
+/* Narrowing an axis changes which of its indices are padded before, read, and padded after. For rows, the
+ * axes of a side are sorted by stride, and those that are contiguous are joined. */
 #include "narrow.h"
 
 #include <assert.h>
 
-/* Extends an extent by n steps. Nothing here overflows: every extent lies within one that tensor_layout_init
- * has checked. */
+/* Extends an extent by n - 1 steps of `stride` bytes, for an axis of n elements. Nothing here overflows:
+ * every extent lies within one that tensor_layout_init has checked. */
 static void span(struct tensor_extent *extent, int64_t n, int64_t stride)
 {
 	int64_t reach = (n - 1) * stride;

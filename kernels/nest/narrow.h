@@ -19,8 +19,8 @@ struct tensor_extent transform_reads(const struct transform *t);
 /* Returns the number of distinct bytes of the source that are read: a broadcast dimension counts once. */
 uint64_t transform_read_bytes(const struct transform *t);
 
-/* Returns whether a part of the axis can be taken. That is so unless it is padded by a mode other than
- * constant, whose border depends on where the whole axis ends. */
+/* Returns whether transform_narrow can restrict the axis. It can unless the axis is padded by a mode other
+ * than constant, with a border that depends on where the whole axis ends. */
 bool transform_can_narrow(const struct transform *t, int axis);
 
 /* Restricts the axis to output indices [first, first + n), which must be within its extent. Returns the bytes
@@ -28,8 +28,8 @@ bool transform_can_narrow(const struct transform *t, int axis);
  * updated, src_layout stays as requested. */
 int64_t transform_narrow(struct transform *t, int axis, int64_t first, int64_t n);
 
-/* A box of rows of contiguous bytes. Each axis, the one with the smallest stride first, repeats what the ones
- * before it span n times, stride bytes apart. */
+/* A box of rows of contiguous bytes. Axes are ordered by stride, smallest first. Each repeats what the axes
+ * before it span: n times, stride bytes apart. */
 struct row_box {
 	uint64_t row_bytes;
 	int rank;
@@ -40,8 +40,8 @@ struct row_box {
 };
 
 /* Set *ret to the rows that the transform reads of the source, or writes of the destination. The first row
- * begins at the first byte that is read or written. Return false if no byte is, or if rows run backwards or
- * overlap. */
+ * begins at the first byte that is read or written. Return false if no byte is read or written, or if rows
+ * run backwards or overlap. */
 bool row_box_init_src(struct row_box *ret, const struct transform *t);
 bool row_box_init_dst(struct row_box *ret, const struct transform *t);
 

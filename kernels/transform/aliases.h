@@ -96,7 +96,8 @@ const struct memory_chunk *memory_chunks_find(const struct memory_chunks *chunks
 enum alias {
 	ALIAS_NONE, /* the ranges share no byte */
 	ALIAS_ONE,  /* byte x of a's memory is byte x + *ret_shift of b's wherever both are in the ranges */
-	ALIAS_SOME, /* as ALIAS_ONE in some allocations only; in the others the bytes are different ones */
+	/* as ALIAS_ONE, but only in some allocations; elsewhere the ranges' bytes are different ones */
+	ALIAS_SOME,
 	ALIAS_MANY, /* the ranges share bytes at several different shifts */
 };
 
@@ -134,12 +135,13 @@ static inline bool layers_are_apart(enum layer_sharing sharing)
 	return sharing == LAYERS_APART || sharing == LAYERS_FAR;
 }
 
-/* Most steps that one comparison takes, as overlap_steps counts them. This is about two milliseconds. */
+/* Maximum number of steps that one comparison takes, as overlap_steps counts them. They take about two
+ * milliseconds. */
 #define LAYERS_MOST_STEPS 98304
 
-/* Finds out if a stretch of a shares a byte with one of b in another memory, and sets *ret_a and *ret_b to
- * the entries. If b == a, a is compared with itself. Stretches must lie within the regions. Adds to
- * overlap_steps. */
+/* Finds out whether a stretch of a shares a byte with one of b in another memory, and if so sets *ret_a and
+ * *ret_b to their entries. If b == a, the stretches of a are compared with each other. Stretches must lie
+ * within the regions. Adds to overlap_steps. */
 enum layer_sharing layers_share(const struct layer_side *a, const struct layer_side *b, uint32_t *ret_a,
                                 uint32_t *ret_b);
 

@@ -2,22 +2,19 @@
 /* The formulas by which every engine converts the bits of one element type to those of another. A lane is one
  * number; the formulas have no branches, so that they work on a single lane and on a vector of lanes alike.
  *
- * Whoever includes this file first defines these macros:
- * - LANE(name): the name of a function.
- * - LANE_FN: the qualifiers of a function.
- * - LANE_U32, LANE_I32, LANE_F32: types of 32-bit lanes.
- * - LANE_U64, LANE_I64, LANE_F64: types of as many 64-bit lanes. Without LANE_F64, no function of 64-bit
- * types is defined.
- * - LANE_MASK32(c), LANE_MASK64(c): all ones in each lane in which the comparison c holds, else 0.
- * - LANE_BITS32(f), LANE_BITS64(f): the bits of floating-point lanes.
- * - LANE_FLOAT32(u), LANE_FLOAT64(u): the floating-point lanes that have these bits.
- * - LANE_AS(type, x): each lane of x converted to the type as C does.
+ * A file that includes this one must first define these macros: - LANE(name): the name of a function. -
+ * LANE_FN: the qualifiers of a function. - LANE_U32, LANE_I32, LANE_F32: types of 32-bit lanes. - LANE_U64,
+ * LANE_I64, LANE_F64: types of as many 64-bit lanes. Without LANE_F64, no function of 64-bit types is
+ * defined. - LANE_MASK32(c), LANE_MASK64(c): all ones in each lane in which the comparison c holds, else 0. -
+ * LANE_BITS32(f), LANE_BITS64(f): the bits of floating-point lanes. - LANE_FLOAT32(u), LANE_FLOAT64(u): the
+ * floating-point lanes that have these bits. - LANE_AS(type, x): each lane of x converted to the type as C
+ * does.
  *
  * The file defines functions FROM_to_TO, which take and return small formats as their bits in 32-bit lanes.
- * All round to nearest even. A NaN keeps its sign and the leading bits of its payload, at least one of them;
- * but bfloat16 and the 8-bit formats have only one NaN, which gets the source's sign. With `clamp`, a value
- * beyond the largest finite one becomes that one; otherwise it becomes infinity, or NaN in float8_e4m3fn,
- * which has no infinity.
+ * All round to nearest even. A NaN keeps its sign and the leading bits of its payload, and its payload never
+ * becomes 0; but bfloat16 and the 8-bit formats have only one NaN, which gets the source's sign. With
+ * `clamp`, a value beyond the largest finite one becomes that one; otherwise it becomes infinity, or NaN in
+ * float8_e4m3fn, which has no infinity.
  *
  * Formats are those of IEEE 754 (float16, 32, 64) and of the OCP 8-bit Floating Point Specification, revision
  * 1.0 (float8).
@@ -60,7 +57,8 @@ static LANE_FN LANE_U32 LANE(bf16_to_f32)(LANE_U32 x)
 	return x << 16;
 }
 
-/* Makes every NaN the one with the source's sign, as the other small formats do. */
+/* Does the same, but turns every NaN into the single one that has the source's sign, as the functions for
+ * 8-bit formats do. */
 static LANE_FN LANE_U32 LANE(bf16_to_f32_quiet)(LANE_U32 x)
 {
 	LANE_U32 bits = x << 16, sign = bits & UINT32_C(0x80000000);
@@ -87,7 +85,7 @@ static LANE_FN LANE_U32 LANE(e4m3_to_f32)(LANE_U32 x)
 
 /* ---- From float32 ----------------------------------------------------------------------------------- */
 
-/* Rounds a magnitude that is no NaN to a format with `bits` bits of fraction, and moves the exponent by
+/* Rounds a magnitude that is no NaN to a format with `bits` bits of fraction, and lowers its exponent by
  * `bias`. A value below `least` is subnormal in that format: it is rounded by adding `magic`, whose last bit
  * has the value of the format's smallest number. magic_bits holds the bits of magic. */
 static LANE_FN LANE_U32 LANE(round_f32)(LANE_U32 magnitude, int bits, uint32_t bias, uint32_t least,
@@ -200,9 +198,9 @@ static LANE_FN LANE_U32 LANE(f64_to_odd_f32)(LANE_F64 x)
 }
 
 /* Rounds 64-bit integers to odd, so that float64 can hold them: those that need more than its 53 bits lose
- * the last 11. The formats that they are rounded to after that have well under 40 bits, so that the
- * result is as if they had been rounded once. `above` holds the bits from the 53rd on, which are at most 11;
- * it is 0 if x needs no rounding. */
+ * their last 11 bits. The formats to which they are rounded after that have far fewer bits, so that the
+ * result is the same as if they had been rounded once. `above` holds the bits from the 53rd on, which are at
+ * most 11; it is 0 if x needs no rounding. */
 static LANE_FN LANE_U64 LANE(whole_to_odd)(LANE_U64 x, LANE_U64 above)
 {
 	LANE_U64 lost = (0 - above) >> 53; /* the low 11 bits, or none */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entries are sorted once, when the table is made. The checks then look at the extremes, and compare entries
- * pairwise only if two tables meet for the first time. */
+/* Entries are sorted once, when the table is made. The checks then look only at the extremes; entries are
+ * compared pairwise only when two tables are used together for the first time. */
 #include "layer_table.h"
 
 #include <endian.h>
@@ -198,8 +198,8 @@ void layers_sort(int64_t *layers, uint32_t n)
 	qsort(layers, n, sizeof *layers, compare_numbers);
 }
 
-/* Returns whether all remainders modulo step are at least a block apart, including the last and the first
- * across the end of a step. */
+/* Returns whether the remainders of all layers modulo step are at least a block apart, including the last and
+ * the first remainder across the end of a step. Overwrites the layers. */
 static bool remainders_are_apart(int64_t *layers, uint32_t n, uint64_t step, uint64_t block)
 {
 	const int64_t first = layers[0];
@@ -266,14 +266,15 @@ static struct layer_side side_of(const struct layer_table *table, struct stretch
 	return (struct layer_side){ .table = table, .stretch = of_layer };
 }
 
-/* Returns the stretch within which entries have been proven to share no bytes. If even the regions share
- * nothing, as is mostly so, that is every stretch. */
+/* Returns the stretch within which entries have been proven to share no bytes. If not even the regions share
+ * anything, which is the usual case, this is the largest possible stretch. */
 static struct stretch proven_by(enum layer_sharing sharing, struct stretch stretch)
 {
 	return sharing == LAYERS_FAR ? stretch_farthest() : stretch;
 }
 
-/* Compares the table's entries in different memories with each other. */
+/* Compares the table's entries in different memories with each other. If two share bytes, sets ret to
+ * them. */
 static enum layer_sharing compare_own(struct layer_table *table, struct stretch of_layer, uint32_t ret[2])
 {
 	const struct layer_side side = side_of(table, of_layer);
@@ -364,7 +365,8 @@ static struct stretch ways_to_meet(struct stretch of_dst, struct stretch of_src)
 }
 
 /* Two-pointer sweep in address order: the first source entry that can meet entry d never precedes the one
- * found for d - 1. Sets *ret_shares if the tables have a memory in common. */
+ * found for d - 1. Returns whether two entries meet, and sets *ret_dst and *ret_src to them. Sets *ret_shares
+ * to whether the tables were found to have a memory in common. */
 static bool search(const struct layer_table *dst, const struct layer_table *src, struct stretch ways,
                    uint32_t *ret_dst, uint32_t *ret_src, bool *ret_shares)
 {
@@ -401,8 +403,8 @@ static bool is_proven(const struct layer_table *dst, const struct layer_table *s
 	       stretch_is_within(of[1], dst->proven[1]);
 }
 
-/* Does what search does, for entries in different memories. If the tables share nothing, dst records the
- * stretches. */
+/* Does what search does, for entries in different memories that may share allocations. If the tables share
+ * nothing, dst records the stretches for which this has been proven. */
 static enum layer_sharing search_beside(struct layer_table *dst, const struct layer_table *src,
                                         const struct stretch of[2], uint32_t *ret_dst, uint32_t *ret_src)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A layer table holds the places of the layers of one side of a list of blocks, in any memories. An entry is
- * the place of one layer. The functions have no side effects but on the table.
+ * the place of one layer. The functions have no side effects except on the table.
  *
  * Everything that a request has to know about all entries at once is computed when the table is made: the
  * entry nearest to the start of its region and the one nearest to the end, what all distances between their
  * addresses are multiples of, and the smallest distance between two entries in one memory. A request then
- * costs the same however many entries there are. It looks at all of them only if two tables meet in one
- * memory for the first time, or memories have allocations in common (aliases.h).
+ * costs the same however many entries there are. It looks at all entries only if two tables are used together
+ * for the first time and have a memory in common, or if memories have allocations in common (aliases.h).
  */
 #ifndef KERNELS_TRANSFORM_LAYER_TABLE_H
 #define KERNELS_TRANSFORM_LAYER_TABLE_H
@@ -43,13 +43,13 @@ struct layer_table {
 	/* The owner sets these fields. What they point to must live as long as the table. */
 	uint32_t n; /* number of entries; > 0 */
 	const struct layer_place *places;
-	struct engine_memory *const
-	    *memories;      /* memory of each entry; all are host memory or all are device memory */
+	/* Memory of each entry. All of them must be host memory, or all device memory. */
+	struct engine_memory *const *memories;
 	uint64_t serial;    /* unique number of the table; 0: the table belongs to one request */
 	uint32_t read_only; /* first entry that may not be written; n: there is none */
 	const char *noun;   /* what errors of requests call it after "dst_" or "src_", such as "table" */
-	int64_t *layers;    /* room for n: bytes from the address of the first entry to that of each entry */
-	uint32_t *order;    /* room for n: entries sorted by memory, and within a memory by position */
+	int64_t *layers;    /* space for n: bytes from the address of the first entry to that of each entry */
+	uint32_t *order;    /* space for n: entries sorted by memory, and within a memory by position */
 
 	/* layer_table_init sets the fields below. */
 	uint64_t bits;     /* bitwise OR of all numbers in layers */
@@ -75,10 +75,11 @@ struct layer_table {
 		int128 reach; /* bytes; 0: nothing is known */
 	} between;
 
-	/* Serial of the last table against which this one was checked and found clear. The stretches below
-	 * say how far (layer_tables_meet). */
+	/* Serial of the last table with which this one was compared, as the destination, without finding
+	 * common bytes (layer_tables_meet). The fields below say for which stretches this was found. */
 	uint64_t beside;
-	/* Distances between entries in one memory at which layers were found not to meet. */
+	/* Range of distances between entries of the two tables: no two entries in one memory have such a
+	 * distance. */
 	struct stretch clear;
 	/* Stretches around entries of this table and of the other one that were found to share no bytes in
 	 * different memories. */
@@ -95,8 +96,8 @@ static inline uint64_t layer_position(const struct layer_table *table, uint32_t 
  * region; the error names the entry, and calls the table `name`. */
 int layer_table_init(struct layer_table *table, const char *name, struct error *err);
 
-/* Sets the fields that follow from the addresses alone. Needed for a table that has been copied for another
- * engine. */
+/* Sets the fields that follow from the addresses alone. Needed when a table has been copied for another
+ * engine, which uses other addresses. */
 void layer_table_take_addresses(struct layer_table *table);
 
 /* Checks that n > 0 blocks, step bytes apart, lie in the region of each entry when `added` bytes are added to
@@ -123,14 +124,14 @@ bool layers_are_interleaved(int64_t *layers, uint32_t n, uint64_t step, uint64_t
 int layer_table_check_apart(struct layer_table *table, const struct transform *t, struct stretch of_layer,
                             uint64_t n, uint64_t step, struct error *err);
 
-/* Finds out if a layer shares bytes with a stretch of another place's memory. of_layer is the stretch of a
- * layer relative to its entry. If LAYERS_SHARE is returned, *ret_entry is the entry. */
+/* Finds out whether a layer shares bytes with a stretch of another place's memory. of_layer is the stretch of
+ * a layer relative to its entry. If LAYERS_SHARE is returned, *ret_entry is the entry. */
 enum layer_sharing layer_table_meets(const struct layer_table *table, struct stretch of_layer,
                                      const struct tensor_place *other, struct stretch of_other,
                                      uint32_t *ret_entry);
 
-/* Finds out if a layer of one table shares bytes with a layer of the other. Each stretch is relative to an
- * entry. If LAYERS_SHARE is returned, *ret_dst and *ret_src are the two entries. */
+/* Finds out whether a layer of one table shares bytes with a layer of the other. Each stretch is relative to
+ * an entry. If LAYERS_SHARE is returned, *ret_dst and *ret_src are the two entries. */
 enum layer_sharing layer_tables_meet(struct layer_table *dst, struct stretch of_dst,
                                      const struct layer_table *src, struct stretch of_src, uint32_t *ret_dst,
                                      uint32_t *ret_src);

@@ -2,10 +2,10 @@
 /* Finds the copies from sources to destinations that make up a reshard.
  *
  * Sources and destinations are slices of one global tensor: boxes of it that lie somewhere in memory. They
- * are checked first (slices_*): each lies in its region and in the global tensor, and what is written shares
- * no byte with anything else. From the box of each destination, the boxes of sources are then subtracted one
- * after the other, the nearest first, until nothing is left (cover_*). What each source takes away is a
- * piece, and each piece is a transform (pieces_*). The functions have no side effects and allocate
+ * are checked first (slices_*): each must lie in its region and in the global tensor, and a destination must
+ * share no byte with any other slice. From the box of each destination, the boxes of sources are then
+ * subtracted one after the other, the nearest first, until nothing is left (cover_*). What each source takes
+ * away is a piece, and each piece is a transform (pieces_*). The functions have no side effects and allocate
  * nothing.
  */
 #ifndef KERNELS_TRANSFORM_RESHARD_H
@@ -33,9 +33,9 @@ struct cover_piece {
 
 enum cover_outcome {
 	COVER_WHOLE,      /* the pieces cover every element once */
-	COVER_GAP,        /* no source has some element; `gap` is the first such one */
+	COVER_GAP,        /* some elements are in no source; `gap` is the first of them */
 	COVER_MANY_STEPS, /* needs more steps than most_steps */
-	COVER_MANY_RESTS, /* the box falls apart into more boxes than most_rests */
+	COVER_MANY_RESTS, /* what is left of the box consists of more than most_rests boxes */
 	COVER_MANY_PIECES /* needs more pieces than most_pieces */
 };
 
@@ -89,8 +89,9 @@ struct slices {
 	uint64_t steps; /* value of overlap_steps before the request */
 };
 
-/* Returns a set of slices that have no contents yet. The caller then calls for each of them in order
- * slices_set, and slices_set_place once it has found the memory; finally it calls slices_check. */
+/* Returns a set of slices that have no contents yet. For each slice in order, the caller must then call
+ * slices_set, and slices_set_place once it has found the slice's memory. Finally it must call
+ * slices_check. */
 struct slices slices_begin(uint32_t n_destinations, uint32_t n_sources, struct slice *slice, struct box *box);
 
 /* Sets the layout and box of slice i. shape is the shape of the global tensor, or NULL if that is not
@@ -114,14 +115,14 @@ char *slice_region_name(const struct slices *slices, uint32_t i, char text[SLICE
 
 /* ---- Pieces -------------------------------------------------------------------------------------------- */
 
-/* Bounds for finding the pieces of a request: the number of pieces, the number of boxes into which a
- * destination falls apart on the way, and the number of steps, each of which takes a nanosecond or two. */
+/* Limits for finding the pieces of a request: on the number of pieces, on the number of boxes that are left
+ * of a destination at a time, and on the number of steps, each of which takes a nanosecond or two. */
 #define PIECES_MOST       4096
 #define PIECES_MOST_RESTS 512
 #define PIECES_MOST_STEPS (1 << 20)
 
-/* The caller's functions that tell how far sources are from destinations. Both are given by their index among
- * the slices. */
+/* The caller's functions that return the giver of a source, and the distance of a source from a destination
+ * (struct cover). Sources and destinations are given by their index among the slices. */
 struct nearness {
 	uint64_t *given; /* elements taken from each giver so far; zeroed by the caller */
 	uint32_t (*giver)(const void *arg, uint32_t source);
@@ -129,8 +130,8 @@ struct nearness {
 	const void *arg;
 };
 
-/* The pieces of a request, with scratch space for finding them. It is large, so the caller allocates it,
- * pieces_bytes bytes. */
+/* The pieces of a request, with scratch space for finding them. The struct is large, so the caller must
+ * allocate it, with pieces_bytes bytes. */
 struct pieces {
 	uint32_t n;
 	struct box rest[PIECES_MOST_RESTS];

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Splits dimensions and divides ragged ones into boxes.
  *
- * Let an extent have the digits e0 e1 e2. The numbers below it are those that start with a digit below e0,
- * those that start with e0 and then a digit below e1, and those that start with e0 e1 and then a digit below
- * e2. Each digit that is not 0 therefore gives one piece. In a source, the numbers from the extent on read as
- * the padding value, and become borders of these pieces: where a piece starts with digits of the extent, it
- * also covers the larger values of those digits, and the last piece covers all values of its own digit. A
- * part is the intersection of one piece of each ragged dimension.
+ * Let e0 e1 e2 be the digits of an extent, where digit i is an index of the i-th dimension into which the
+ * splits divide the extent's dimension. The numbers below the extent are those that start with a digit below
+ * e0, those that start with e0 and then a digit below e1, and those that start with e0 e1 and then a digit
+ * below e2. Each digit that is not 0 therefore gives one piece. In a source, the numbers from the extent on
+ * read as the padding value, and become borders of these pieces: where a piece starts with digits of the
+ * extent, it also covers the larger values of those digits, and the last piece covers all values of its own
+ * digit. A part is the intersection of one piece of each ragged dimension.
  */
 #include "split.h"
 
@@ -222,7 +223,8 @@ static void take_piece(const struct split_rest *rest, int i, struct range *range
 	}
 }
 
-/* Sets the ranges of the part that the first n pieces make. Returns false if it is empty. */
+/* Sets the ranges of the part that is the intersection of the first n pieces. Returns false if the part is
+ * empty. */
 static bool take_pieces(const struct split *split, const uint8_t *pieces, int n, struct range *ranges)
 {
 	for (int d = 0; d < split->spec.dst.rank; d++)
@@ -256,7 +258,8 @@ static int refuse_many(const struct split *split, struct error *err)
 	                 split->n_rests, SPLIT_MAX_PARTS);
 }
 
-/* Bounds the search for parts by the number of pieces that either side has by itself. */
+/* Limits the effort of the search for parts: refuses a transform in which the ragged dimensions of either
+ * side alone have too many combinations of pieces. */
 static int check_pieces(const struct split *split, struct error *err)
 {
 	int n[2] = { 1, 1 };
@@ -274,8 +277,9 @@ static int check_pieces(const struct split *split, struct error *err)
 	return 0;
 }
 
-/* Adds the parts whose first n pieces are given. The pieces of a source's ragged dimension cover the whole
- * result, so every branch that is not empty ends in a part. */
+/* Adds all parts whose pieces in the first n ragged dimensions are given. *most is the number of elements of
+ * the largest part so far. The pieces of a source's ragged dimension cover the whole result, so every branch
+ * that is not empty ends in a part. */
 static int add_parts(struct split *split, uint8_t *pieces, int n, int64_t *most, struct error *err)
 {
 	struct range ranges[TENSOR_MAX_RANK];

@@ -3,8 +3,8 @@
  *
  * Rows of the destination are converted block by block in the first-level cache: from elements to lanes,
  * which may be multiplied and added to, and back to elements (isa.h). If the source has the same rows, they
- * are read from there. Otherwise a tile of it is first permuted into scratch, by the ways of tile_fill.h.
- * amax.c uses the functions declared here too.
+ * are read straight from it. Otherwise a tile of the source is first permuted into scratch, by the ways of
+ * tile_fill.h. amax.c uses the functions declared here too.
  */
 #ifndef KERNELS_CPU_MOVE_CONVERT_H
 #define KERNELS_CPU_MOVE_CONVERT_H
@@ -84,7 +84,8 @@ struct converting {
 	bool by_lanes;
 	uint32_t magnitude;
 	cpu_magnitude_fn *magnitude_of;
-	/* The elements that the lanes of each operand hold at present. NULL: none yet. */
+	/* The elements of each operand that its lanes hold at present: `held_n` from index `held_from` on, of
+	 * the row whose operands begin at `held`. NULL: none yet. */
 	const char *held[OPERANDS];
 	int64_t held_from[OPERANDS], held_n[OPERANDS];
 	_Alignas(CPU_LINE) char lanes[CONVERT_LANES_BYTES];
@@ -96,8 +97,8 @@ struct converting {
 /* Prepares to convert for a move. No operand is held; reduces and is_by are false. */
 void converting_init(struct converting *c, const struct move *move);
 
-/* Finds the dimensions that form a row in boxes of these extents. src[d] is the stride in bytes of what is
- * read. */
+/* Finds the dimensions that form a row in boxes of these extents. src[d] is the stride in bytes of the
+ * elements that are read. */
 void converting_choose_row(struct converting *c, const int64_t *extent, const int64_t *src);
 
 /* Converts a box, or only finds its magnitude if c->reduces, by the row that was chosen for its extents.

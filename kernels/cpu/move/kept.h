@@ -4,7 +4,7 @@
  *
  * A plan is found by its key, whose bytes are everything that the plan depends on besides the layout. Neither
  * plan nor key names memory that is moved. Plans are only added, and are freed all together. Threads find and
- * add plans without a lock; kept_forget is called when no other thread uses them.
+ * add plans without a lock; kept_forget must be called only when no other thread uses them.
  */
 #ifndef KERNELS_CPU_MOVE_KEPT_H
 #define KERNELS_CPU_MOVE_KEPT_H
@@ -17,8 +17,8 @@
 /* A power of two, so that the remainder is a mask. Other numbers were not measured. */
 #define KEPT_CHAINS 16
 
-/* Most bytes that a layout keeps, which is room for 30 kinds of tiles or a few thousand loop nests. Other
- * sizes were not measured. */
+/* Maximum number of bytes that a layout keeps: enough for 30 kinds of tiles or a few thousand loop nests.
+ * Other sizes were not measured. */
 #define KEPT_MOST (2 << 20)
 
 struct kept_node;
@@ -32,7 +32,7 @@ struct kept_plans {
 	atomic_uint planned; /* number of times that something was planned for the layout; read by tests */
 };
 
-/* The first field of each key, which says what it is the key of. */
+/* The first field of each key, which says what kind of plan has that key. */
 enum kept_kind {
 	KEPT_MOVE,
 	KEPT_OFFSETS,

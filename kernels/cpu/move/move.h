@@ -62,6 +62,8 @@ struct cpu_tile;
 struct engine_explanation;
 struct family_rules;
 
+/* What a move does about the scales of blocks (amax.h). AMAX_WHOLE finds the magnitudes of whole blocks and
+ * converts these at once; AMAX_REDUCE finds the largest magnitudes, and AMAX_CONVERT then converts. */
 enum amax_pass {
 	AMAX_NONE, /* the move computes no scales */
 	AMAX_WHOLE,

@@ -7,13 +7,13 @@
 #include "kernels/nest/loop_nest.h"
 #include "proto/arithmetic.h"
 
-/* Most bytes of a row of a transpose by tables, on either side. A tile has 16 KiB or less then, so that both
- * sides fit the first-level cache. */
+/* Maximum number of bytes of a row of a transpose by tables, on either side. A tile then has 32 KiB or less
+ * (16 KiB or less unless elements have 2 bytes), so that it mostly fits the first-level cache. */
 #define SIDE_BYTES 256
 
-/* Bounds from which on the microkernels (microkernel.h) are faster: both dimensions of a transpose fill lines
- * (LONG_BYTES), or they fill vectors and there are enough of them for a call (BOX_BYTES), or pixels of a few
- * channels follow each other (MANY_PIXELS).
+/* The microkernels (microkernel.h) are faster from these sizes on: if both dimensions of a transpose fill
+ * lines (LONG_BYTES), if both fill vectors and the box is large enough to be worth a call (BOX_BYTES), or if
+ * enough pixels of a few channels follow each other (MANY_PIXELS).
  *
  * Speed in the cache for float16 [196,12] transposed: 13.8 GB/s by the microkernel, 8.9 GB/s by tables.
  */
@@ -21,12 +21,12 @@
 #define BOX_BYTES   2048
 #define MANY_PIXELS CPU_LINE /* bytes of a channel */
 
-/* The same for rows that run backwards, which a vector reverses this many bytes at a time: uint8 rows of 16
- * have 0.70 of memcpy's speed by the microkernel, and 0.28 by tables. */
+/* The same bound for rows that run backwards. The microkernel reverses this many bytes at a time: uint8 rows
+ * of 16 bytes have 0.70 of memcpy's speed by the microkernel, and 0.28 by tables. */
 #define REVERSED_BYTES 16
 
 /* A transpose by squares of 16 bytes a side pays off if at least one in WORTH_SQUARES of a square's elements
- * is used, and the rows that it writes have three quarters of a vector, because writing less of a vector
+ * is used, and the rows that it writes fill at least three quarters of a vector. Writing less of a vector
  * takes several stores. Speed in the cache for rows of 6 bytes: 1.05 GB/s by squares, 1.35 GB/s or more by
  * elements. Other shares were not measured. */
 #define WORTH_SQUARES 3
@@ -117,8 +117,8 @@ static int find_next(const struct planning *p, bool dst, int64_t run)
 }
 
 /* Takes dimensions that are contiguous on one side into a table of their offsets on the other side. The table
- * has n offsets, and gets more until it has `want`, but at most `most`. Returns the number of offsets, or 0
- * if one does not fit into 32 bits. */
+ * has n offsets already, and is extended until it has `want`, but never beyond `most`. Returns the number of
+ * its offsets, or 0 if one does not fit into 32 bits. */
 static int64_t take_chain(struct planning *p, bool dst, int32_t *at, int64_t n, int64_t want, int64_t most)
 {
 	int64_t unit = p->nest->element;

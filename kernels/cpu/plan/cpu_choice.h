@@ -41,8 +41,7 @@ void cpu_tile_choose(struct cpu_tile *ret, const struct loop_nest *nest, const s
 /* Number of candidates. Candidate 0 is the first legal strategy without tiles. The others are kinds of tiles,
  * whose cpu_candidate_names give the bytes of a tile and of its runs in the source and in the destination. */
 #define CPU_CANDIDATES 5
-/* the candidate with tiles that is used without comparing costs; it has the smallest tiles */
-#define CPU_USUAL      1
+#define CPU_USUAL      1 /* candidate with the smallest tiles; may be used without comparing costs */
 
 extern const char *const cpu_candidate_names[CPU_CANDIDATES];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the interior of a transform and its family. Explains the choice that a large move makes, and the
- * rules that excluded better families. */
+/* Finds the interior of a transform and its family. Explains how a large move would be moved, and which rules
+ * excluded better families. */
 #include "cpu_plan.h"
 
 #include <stdio.h>
@@ -41,7 +41,7 @@ const struct plan_cache_ops cpu_plan_ops = {
 /* ---- Explaining ------------------------------------------------------------------------------------- */
 
 /* Returns the strategy of the interior as far as it is known. If the transform is not written past the cache,
- * or its strategy is chosen by rule, that is the first legal strategy without tiles. */
+ * or costs are not compared for it, that is the first legal strategy without tiles. */
 static const struct cpu_strategy *explain_strategy(struct engine_explanation *ret,
                                                    const struct loop_nest *nest, int64_t bytes,
                                                    struct cpu_tile *ret_tile)

@@ -11,7 +11,7 @@
 #include "partition.h"
 
 /* Says where the small plan of a layout is kept in the scratch of the owner's thread (small.h). Zeroed at
- * first. It is valid for one scratch and one instruction set: a plan must not be used with another engine
+ * first. It is valid for one scratch and one instruction set, so a plan must not be used with another engine
  * than the one that made it. */
 struct small_memo {
 	uint64_t seen; /* number of times that the layout was seen while it had no small plan */
@@ -28,8 +28,8 @@ struct cpu_plan {
 	struct small_memo small;   /* used by the owner's thread alone */
 };
 
-/* Most bytes that all layouts of an engine keep together, which is room for 100 to 200 kinds of tiles. Other
- * sizes were not measured. */
+/* Maximum number of bytes that all layouts of an engine keep together: enough for 100 to 200 kinds of tiles.
+ * Other sizes were not measured. */
 #define CPU_KEPT_BYTES (8 << 20)
 
 /* Operations of the engine's plan cache. The cache's arg points to the number of bytes left out of

@@ -41,7 +41,7 @@ static int worker_start(struct worker *worker, struct crew *crew, bool is_apart)
 	return r;
 }
 
-/* Calls all workers that have no work. Caller holds streams->lock. */
+/* Makes all workers that have no work look for some. The caller must hold streams->lock. */
 static void call_all(struct crew *crew)
 {
 	struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);
@@ -66,8 +66,8 @@ static int start_all(struct crew *crew, struct error *err)
 	return 0;
 }
 
-/* Starts the threads of a guest's crew. One worker is enough for a job; starting the missing ones is tried
- * again with the next job. */
+/* Starts the threads of a guest's crew. One worker is enough for a job; if others could not be started, that
+ * is tried again for the next job. */
 static int start_late(struct streams *streams)
 {
 	struct crew *crew = (struct crew *)streams;
@@ -121,7 +121,7 @@ void crew_deinit(struct crew *crew)
 
 /* ---- Signs of life ---------------------------------------------------------------------------------- */
 
-/* Returns the number of workers that have not answered the last probe. Caller holds streams->lock. */
+/* Returns the number of workers that have not answered the last probe. The caller must hold streams->lock. */
 static uint32_t count_silent(const struct crew *crew)
 {
 	uint32_t n = 0;
@@ -151,8 +151,8 @@ int crew_probe(struct crew *crew, struct error *err)
 
 /* ---- Threads ---------------------------------------------------------------------------------------- */
 
-/* Gives the worker the next work item. Returns the stream that it belongs to, or NULL if there is none.
- * Caller holds streams->lock. */
+/* Sets the worker's work_item to the next one. Returns the stream to which it belongs, or NULL if there is
+ * none. The caller must hold streams->lock. */
 static struct engine_stream *take_work_item(struct worker *worker)
 {
 	struct streams *streams = &worker->crew->streams;
@@ -165,8 +165,8 @@ static struct engine_stream *take_work_item(struct worker *worker)
 	return stream;
 }
 
-/* Waits until there may be work, or something else to look at, and stays awake for awake_ns of that time
- * (idle_wait). Caller holds streams->lock, which is released while the worker waits. */
+/* Waits until there may be work, or something else to look at, and stays awake for the first awake_ns of that
+ * time (idle_wait). The caller must hold streams->lock, which is released while the worker waits. */
 static void wait_for_work(struct worker *worker, uint64_t awake_ns)
 {
 	struct streams *streams = &worker->crew->streams;
@@ -229,8 +229,8 @@ void owns_init(struct owns *owns, const struct engine_options *options, uint32_t
 	LIST_INIT(&owns->ending);
 }
 
-/* Frees crews that were told to end. Their threads have nothing to do, so that waiting for them takes no
- * time. */
+/* Frees crews that were told to end. Their threads have nothing left to do, so that waiting for them takes
+ * hardly any time. */
 static void free_ending(struct owns *owns)
 {
 	struct own *own;
@@ -270,8 +270,8 @@ static struct own *own_of(struct owns *owns, struct engine_owner *user)
 	return own;
 }
 
-/* Moves the stream to the crew of its owner. The owner continues to count the stream in `streams`. Returns
- * false if there is no memory for a crew. */
+/* Moves the stream to the crew of its owner. The owner's number of streams still includes it. Returns false
+ * if there is no memory for a crew. */
 static bool join(struct owns *owns, struct engine_stream *stream)
 {
 	struct engine_owner *user = stream->fair.owner;
@@ -333,7 +333,7 @@ static void end_held(struct engine_stream *stream, struct engine_job *job, int s
 	stream_end(stream, job);
 }
 
-/* Submits the held jobs of a stream that has no others. If there is no memory for a crew, they end as
+/* Submits the held jobs of a stream that has no other jobs. If there is no memory for a crew, they end as
  * NO_MEMORY. */
 static void let_go(struct owns *owns, struct engine_stream *stream)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A crew is a set of streams with the threads that execute their jobs: workers and a watcher.
  *
- * A stream whose job has work items left stands in the fair queue. A worker takes the next stream's next work
- * item, executes it without the lock, and comes back for another, so that owners and their streams share the
- * threads whatever the size of their jobs. Workers wait while the queue is empty.
+ * A stream whose job has work items left stands in the fair queue. A worker takes a work item of the first
+ * stream in the queue, executes it without the lock, and comes back for another. Thus owners and their
+ * streams share the threads, whatever the size of their jobs. Workers wait while the queue is empty.
  *
  * Each untrusted owner has a crew of its own, whose threads touch memory that may stall (struct
- * engine_memory). Neither the engine's own crew nor the caller's thread ever touches such memory. If a thread
- * of a crew does not come back, only its owner suffers: nobody waits for the thread, nor does the end of the
- * process. A stream starts in the engine's crew. When its first job that touches such memory is due, the
- * stream moves to the crew of its owner, which is started at that point, and stays there, so that its jobs
- * keep their order.
+ * engine_memory). Neither the engine's own crew nor the caller's thread ever touches such memory. If such a
+ * thread hangs in an access to that memory, only its owner suffers: no other thread waits for it, and neither
+ * does the end of the process. A stream starts in the engine's crew. When its first job that touches such
+ * memory is due, the stream moves to the crew of its owner, which is started at that point if it does not
+ * exist yet. The stream then stays there, so that its jobs keep their order.
  */
 #ifndef KERNELS_CPU_RUN_CREW_H
 #define KERNELS_CPU_RUN_CREW_H
@@ -35,8 +35,8 @@ struct crew {
 	struct worker *workers;
 };
 
-/* Starts the threads, by thread_start_apart if is_apart is set. Those of a guest (engine_options) are started
- * by the first job that needs them. Returns 0 or NO_MEMORY. */
+/* Starts the threads, by thread_start_apart if is_apart is set. The threads of a guest (is_guest of
+ * engine_options) are started only for the first job that needs them. Returns 0 or NO_MEMORY. */
 int crew_init(struct crew *crew, const struct engine_options *options, uint32_t threads, bool is_apart,
               struct error *err);
 
@@ -79,8 +79,8 @@ void owns_submit(struct owns *owns, struct engine_stream *stream, struct engine_
 /* The caller reports that a job of the stream has been reaped, before it calls the job's on_done. */
 void owns_on_reaped(struct owns *owns, struct engine_stream *stream);
 
-/* Cancel jobs that are held, as engine_stream_cancel and engine_cancel do. owns_cancel_held_job returns
- * whether the job was held. */
+/* These functions cancel jobs that are held, as engine_stream_cancel and engine_cancel do.
+ * owns_cancel_held_job returns whether the job was held. */
 void owns_cancel_held(struct engine_stream *stream);
 bool owns_cancel_held_job(struct engine_stream *stream, const struct engine_job *job);
 

@@ -3,10 +3,10 @@
  *
  * A job is one move, a batch of moves, or a move over a list of blocks. A work item is one partition of a
  * large move or block (partition.h), or some small moves or blocks as a whole, or the reading of the next
- * group of an index list in a region. After everything has been moved and the signal has been given, further
- * work items wake the threads that sleep on the signal, if there are many. A running job goes through its
- * moves or blocks in order, so that work items executed at the same time touch places close together. It owns
- * no memory. Except for work_item_execute, all functions are called under the lock of the job's streams.
+ * group of an index list in a region. If many threads sleep on the job's signal, further work items wake them
+ * after everything has been moved and the signal has been given. A running job goes through its moves or
+ * blocks in order, so that work items executed at the same time touch places close together. It owns no
+ * memory. Except for work_item_execute, all functions are called under the lock of the job's streams.
  */
 #ifndef KERNELS_CPU_RUN_RUNNING_JOB_H
 #define KERNELS_CPU_RUN_RUNNING_JOB_H
@@ -22,9 +22,9 @@
 
 /* ---- Index lists ------------------------------------------------------------------------------------ */
 
-/* Reading an index list. Each entry of a list of blocks is read once, checked and stored, one group at a
- * time. A list in a region is a client's memory, which may change or fail: index_list_read runs under a guard
- * (fault.h), and nothing else reads the list. */
+/* Each entry of a list of blocks is read once, checked and stored, one group of entries at a time. A list in
+ * a region is a client's memory, which may change or fail. There, only index_list_read reads the list, and it
+ * must run under a guard (fault.h). */
 #define INDEX_LIST_GROUP 1024 /* entries */
 
 /* The entry moves block src to block dst. Both are -1 if the entry is skipped. */
@@ -49,7 +49,8 @@ uint32_t index_list_named(const struct engine_blocks *blocks);
  * memories. */
 bool index_list_names_nothing(const struct engine_job *job);
 
-/* Returns the memory that index_list_read reads from a region; empty if the list is the host's own. */
+/* Returns the range of client memory that index_list_read reads; empty if the list is in host memory
+ * (index). */
 struct fault_range index_list_range(const struct engine_blocks *blocks);
 
 /* Sets ret to the memory of dst and of src in which the blocks of a layer lie. */
@@ -65,8 +66,8 @@ void index_list_place(const struct engine_job *job, const struct index_list_entr
 
 /* The state of handing out a list of blocks: group by group, and within a group layer by layer. */
 struct running_blocks {
-	uint32_t
-	    most; /* maximum number of blocks of a work item; 0: each block is handed out in partitions */
+	/* Maximum number of blocks of a work item; 0: each block is handed out in partitions. */
+	uint32_t most;
 	/* Layer of the current group that is being handed out. Equal to the number of layers if the group is
 	 * done. */
 	uint32_t layer;
@@ -83,7 +84,7 @@ struct running_job {
 	struct engine_job *job; /* NULL: no job is running */
 	const struct cpu_tuning *tuning;
 	uint32_t threads;
-	int64_t piece; /* about the cost that a work item should have, in bytes (task_cost) */
+	int64_t piece; /* approximate cost that a work item should have, in bytes (task_cost) */
 	bool stream;
 	struct partitioner partitioner;  /* divides the move or block that is handed out in partitions */
 	struct amax_groups groups;       /* groups of its large amax blocks */
@@ -139,16 +140,16 @@ void running_job_start(struct running_job *running, struct engine_job *job, cons
  * stopped, and does not change the job's result. */
 void running_job_start_waking(struct running_job *running, struct engine_job *job);
 
-/* Returns about how many work items can be taken now, at most `most` and no more than the job's host_threads
- * allow besides those being executed. 0 is exact: there is none now, but one that is being executed may bring
- * more. */
+/* Returns approximately how many work items can be taken now, but at most `most`, and no more than the job's
+ * host_threads allow in addition to those that are being executed. 0 means exactly none; there may be more
+ * once one that is being executed has ended. */
 unsigned running_job_work_items(const struct running_job *running, unsigned most);
 
 /* Returns the task for a move of the job. */
 struct task running_job_task(const struct running_job *running, struct engine_move *move);
 
-/* Returns the task for a move or block that one thread moves as a whole. It is planned for the largest piece,
- * so that requests of all lengths find the same plan. */
+/* Returns the task for a move or block that one thread moves as a whole. It is planned for the largest size
+ * of a piece, so that requests of any number of blocks or moves find the same plan. */
 struct task running_job_whole_task(const struct running_job *running, struct engine_move *move);
 
 /* Returns the addresses of the operands and results of a move that converts. */
@@ -166,9 +167,9 @@ void running_job_judge(struct engine_move *move);
  * running_job_end_work_item. There must be one. */
 void running_job_work_item(struct running_job *running, struct work_item *ret);
 
-/* Executes a work item in the calling thread, without the lock. Returns 0, CANCELED if the job was stopped
- * meanwhile, or DEVICE if the memory failed. In a batch, each small move gets a status of its own, and 0 is
- * returned. scratch is as for move_run. */
+/* Executes a work item in the calling thread, which must not hold the lock. Returns 0, CANCELED if the job
+ * was stopped meanwhile, or DEVICE if the memory failed. In a batch, each small move gets a status of its
+ * own, and 0 is returned. scratch is as for move_run. */
 int work_item_execute(struct work_item *work_item, struct cpu_scratch *scratch);
 
 /* Ends a work item with the status that work_item_execute returned. */

@@ -2,10 +2,10 @@
 /* Streams of the CPU engine hold waiting and finished jobs. The owner's thread, the workers and the watcher
  * share them, under one lock that protects everything but the copying itself.
  *
- * A stream whose job has work items left stands in the fair queue. Its next job starts when its last one has
- * ended, on the thread that ended it. A job whose point has not come is left to the watcher, and starts on
- * the watcher's thread. Words of timelines are a client's memory: no thread holds the lock while it touches
- * them.
+ * A stream whose job has work items left stands in the fair queue. Its next job starts when the job before it
+ * has ended, on the thread that ended that job. A job whose point has not come is left to the watcher, and
+ * starts on the watcher's thread. Words of timelines are a client's memory: no thread holds the lock while it
+ * touches them.
  */
 #ifndef KERNELS_CPU_RUN_STREAM_H
 #define KERNELS_CPU_RUN_STREAM_H
@@ -26,10 +26,10 @@
 
 /* State of a thread that has no work and waits to be called.
  *
- * A thread first looks for a moment whether it has been called, and then sleeps. The thread that ran out of
+ * A thread first checks for a moment whether it has been called, and then sleeps. The thread that ran out of
  * work last is called first: most likely it is still looking, so that calling it takes a store instead of a
- * system call, and its caches are the warmest. The others sleep on undisturbed. The caller decides how many
- * threads come, so that they do not all come for work that is already taken.
+ * system call, and its caches are the warmest. The others sleep on undisturbed. Whoever calls decides how
+ * many threads come, so that no thread comes for work that is already taken.
  */
 enum idle_state {
 	IDLE_CALLED, /* called, or never waited */
@@ -45,25 +45,25 @@ struct idle_thread {
 
 SLIST_HEAD(idle_threads, idle_thread);
 
-/* The waiting threads, the one that came last first. Zeroed means that there are none. */
+/* The waiting threads, the most recent one first. A zeroed struct has none. */
 struct idle {
 	struct idle_threads threads;
 	unsigned n;
 };
 
-/* Adds a thread to the waiting ones; it then calls idle_wait. Caller holds the streams' lock. */
+/* Adds a thread to the waiting ones; it must then call idle_wait. The caller must hold the streams' lock. */
 void idle_add(struct idle *idle, struct idle_thread *thread);
 
 /* Calls up to n waiting threads, of which at most most_asleep may be asleep, and returns their number. Those
- * asleep are added to *asleep, for idle_wake; the others have been called already. Caller holds the streams'
- * lock. */
+ * asleep are added to *asleep, for idle_wake; the others have been called already. The caller must hold the
+ * streams' lock. */
 unsigned idle_call(struct idle *idle, unsigned n, unsigned most_asleep, struct idle_threads *asleep);
 
-/* Wakes the threads in *asleep. Caller need not hold the lock. */
+/* Wakes the threads in *asleep. The caller need not hold the lock. */
 void idle_wake(struct idle_threads *asleep);
 
-/* Waits until the thread, which has been added, is called. It looks for awake_ns, during which it yields its
- * CPU to others, and then sleeps. Caller must not hold the lock. */
+/* Waits until the thread, which has been added, is called. The thread looks for awake_ns, during which it
+ * yields its CPU to others, and then sleeps. The caller must not hold the lock. */
 void idle_wait(struct idle_thread *thread, uint64_t awake_ns);
 
 /* ---- Streams ---------------------------------------------------------------------------------------- */
@@ -83,8 +83,8 @@ struct streams {
 	TAILQ_HEAD(, engine_stream) posted; /* streams that a worker is to advance */
 	void (*wake)(void *arg);
 	void *wake_arg;
-	/* Starts the threads of a guest that are missing, when a job needs them. Returns 0 or NO_MEMORY.
-	 * Caller holds the lock. NULL if all threads were started at once. */
+	/* Starts those threads of a guest that are missing, when a job needs them. Returns 0 or NO_MEMORY.
+	 * Called with the lock held. NULL if all threads were started at once. */
 	int (*start_threads)(struct streams *streams);
 };
 
@@ -126,8 +126,8 @@ struct engine_stream *stream_new(struct streams *streams, struct engine_owner *o
 void stream_free(struct engine_stream *stream);
 void stream_submit(struct engine_stream *stream, struct engine_job *job);
 
-/* Submits the job without touching any of the job's memory in the calling thread. A worker does that, even if
- * only to find out that the job is over. */
+/* Submits the job without touching any of the job's memory in the calling thread. Only a worker touches it,
+ * even if only to find out that the job is over. */
 void stream_post(struct engine_stream *stream, struct engine_job *job);
 
 /* Ends a job that has not been submitted, with the status that it has. */
@@ -144,16 +144,16 @@ struct engine_job *streams_reap(struct streams *streams);
 
 /* ---- A worker's, under the lock --------------------------------------------------------------------- */
 
-/* Calls threads for the work that has come. Those that are asleep are put into *asleep, for idle_wake once
- * the lock has been released. They are few, because each thread that wakes calls more. */
+/* Calls idle threads for the work that has come. Those that are asleep are put into *asleep, for idle_wake
+ * once the lock has been released. They are only a few, because each thread that wakes calls more. */
 void streams_call(struct streams *streams, struct idle_threads *asleep);
 
 /* Advances the first stream that was posted. Returns false if there is none. Releases the lock meanwhile. */
 bool streams_advance_posted(struct streams *streams);
 
-/* Must be called after a work item has ended. If that was the job's last, ends the job and goes on with the
- * next. Releases the lock meanwhile, so that the stream may be gone afterwards. The worker then takes a work
- * item and calls other threads. */
+/* Must be called after a work item has ended. If that was the job's last work item, ends the job and goes on
+ * with the next job. Releases the lock meanwhile, so that the stream may have been freed afterwards. The
+ * worker must then take a work item and call other threads (streams_call). */
 void stream_finish(struct engine_stream *stream);
 
 #endif

@@ -18,8 +18,10 @@
 #define NS_A_SECOND    UINT64_C(1000000000)
 #define TIMER_SLACK_NS 1000
 
-/* Longest sleep in ns. The kernel compares only the low half of a word: if a word changed only above it while
- * the thread fell asleep, or if its writer wakes nobody, the thread sees the change after this time. */
+/* Longest sleep in ns. The kernel compares only the low half of a word. If only the high half changed while
+ * the thread fell asleep, or if the writer of the word wakes nobody, the thread sees the change after this
+ * time. NAP_LEAST_NS and NAP_MOST_NS limit the time between two polls, and a word that has changed more than
+ * MOST_STIRS times without its point coming is only polled. */
 #define LOOK_AGAIN_NS 10000000
 #define NAP_LEAST_NS  20000
 #define NAP_MOST_NS   1000000
@@ -66,8 +68,8 @@ int watcher_start(struct watcher *watcher)
 	return r;
 }
 
-/* Gives the thread news. The thread reads the count before it looks at its lists and words, and falls asleep
- * only if the count has not changed since. */
+/* Tells the thread that something has changed. It reads the count `poked` before it looks at its lists and
+ * words, and falls asleep only if the count has not changed since. */
 static void poke(struct watcher *watcher)
 {
 	atomic_fetch_add(&watcher->poked, 1);
@@ -174,8 +176,8 @@ static void look(struct watcher *watcher, struct watched_list *ret_ended)
 	}
 }
 
-/* Calls on_end for the watches that have ended, and then wake if on_end asks for it. Caller holds the
- * engine's lock, which is released while wake is called. */
+/* Calls on_end for the watches that have ended, and then `wake` if on_end has asked for that. The caller must
+ * hold the engine's lock, which is released while wake is called. */
 static void end(struct watcher *watcher, struct watched_list *ended)
 {
 	struct watched *watched;
@@ -199,8 +201,8 @@ static struct timespec timespec_of(uint64_t ns)
 	return (struct timespec){ (time_t)(ns / NS_A_SECOND), (long)(ns % NS_A_SECOND) };
 }
 
-/* Sleeps until there is news for the thread, or until the time `until` of the monotonic clock; UINT64_MAX
- * means no limit. */
+/* Sleeps until the thread is poked, or until the time `until` of the monotonic clock; UINT64_MAX means no
+ * limit. poked is the count that the thread has read. */
 static void nap(struct watcher *watcher, uint32_t poked, uint64_t until)
 {
 	struct timespec t = timespec_of(until);
@@ -208,8 +210,8 @@ static void nap(struct watcher *watcher, uint32_t poked, uint64_t until)
 	        NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-/* Called after the kernel has refused a sleep: ends, in the next pass, the watches whose memory has gone.
- * Returns whether there are any. */
+/* Called after the kernel has refused to sleep on words: gives the watches whose memory has gone their
+ * status, so that the next pass ends them. Returns whether there are any. */
 static bool find_failed(struct watcher *watcher)
 {
 	static const struct timespec at_once;
@@ -226,8 +228,8 @@ static bool find_failed(struct watcher *watcher)
 	return found;
 }
 
-/* Sleeps on n words, the first of which is the thread's own. Returns false if the kernel refused and the
- * thread has not slept. */
+/* Sleeps on n words, the first of which is the thread's own (`poked`), until one of them changes or the time
+ * `until` has come. Returns false if the kernel has refused and the thread must sleep in another way. */
 static bool sleep_on(struct watcher *watcher, const struct waitv *words, struct watched **watched, uint32_t n,
                      uint64_t until)
 {

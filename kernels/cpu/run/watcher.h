@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watcher is a thread that sleeps on the words of points that have not come, and reports when they have.
+/* The watcher is a thread that sleeps on the words of points that have not come yet, and reports when they
+ * have come.
  *
  * It touches words and their futexes without the engine's lock. What it watches belongs to it until it has
  * called on_end: until then the point's memory must stay mapped, even if the watch was canceled. It sleeps on
@@ -27,7 +28,7 @@ struct watched {
 	atomic_bool canceled;
 	int status;
 	uint32_t low; /* low half of the word when it was last read */
-	/* Number of times that the word changed, or woke the thread, before the point had come. */
+	/* Number of times that the word changed, or woke the thread, without the point having come. */
 	uint32_t stirs;
 	TAILQ_ENTRY(watched) entry;
 };
@@ -58,7 +59,7 @@ struct watcher {
 	struct watched_list added; /* new watches, the newest first; protected by the engine's lock */
 	/* Numbers of the last probe and of the last one answered; protected by the engine's lock. */
 	uint32_t asked, answered;
-	atomic_uint poked; /* futex; incremented whenever there is news for the thread */
+	atomic_uint poked; /* futex; incremented whenever something has changed for the thread */
 	atomic_bool asleep;
 
 	/* The fields below are used by the watcher's thread alone. */
@@ -71,22 +72,22 @@ void watcher_init(struct watcher *watcher, const struct watcher_options *options
 /* Starts the thread if it has not been started. Returns 0 or an errno. */
 int watcher_start(struct watcher *watcher);
 
-/* watcher_close tells the thread to end; caller holds the engine's lock, and nothing is watched any more.
- * watcher_deinit waits for the thread's end; caller does not hold the lock. */
+/* watcher_close tells the thread to end; the caller must hold the engine's lock, and nothing may be watched
+ * any more. watcher_deinit waits for the thread's end; the caller must not hold the lock. */
 void watcher_close(struct watcher *watcher);
 void watcher_deinit(struct watcher *watcher);
 
 /* Watches a point until it has come, or until the monotonic clock is past until_ns. *point must live until
- * on_end is called. Caller holds the engine's lock. */
+ * on_end is called. The caller must hold the engine's lock. */
 void watcher_add(struct watcher *watcher, struct watched *watched, const struct engine_point *point,
                  uint64_t until_ns);
 
-/* Cancels a watch that has not ended. It ends soon, as CANCELED unless it ends otherwise before. Caller holds
- * the engine's lock. */
+/* Cancels a watch that has not ended. The watch ends soon, as CANCELED unless it ends in another way before.
+ * The caller must hold the engine's lock. */
 void watcher_cancel(struct watcher *watcher, struct watched *watched);
 
-/* Returns whether the thread has made a pass since the last call, and asks for another one if so. Caller
- * holds the engine's lock. */
+/* Returns whether the thread has made a pass since the last call, and if so asks it for another one. The
+ * caller must hold the engine's lock. */
 bool watcher_probe(struct watcher *watcher);
 
 #endif

@@ -149,7 +149,8 @@ static int run_blocks(struct execution *execution)
 	return status;
 }
 
-/* Reads into the group that no other thread looks at until the work item has ended. */
+/* Reads into the group that is not the current one, at which no other thread looks until the work item has
+ * ended. */
 static void read_work(void *arg)
 {
 	const struct execution *execution = arg;

@@ -10,13 +10,13 @@
 
 /* ---- Packing ---------------------------------------------------------------------------------------- */
 
-/* Number of runs by which prefetching is ahead of copying. 2 to 16 are within noise; without prefetching the
- * speed is 0.9 of that. */
+/* Number of runs by which prefetching is ahead of copying. The speed is the same, within noise, for 2 to 16
+ * runs; without prefetching it is 0.9 times that. */
 #define RUNS_AHEAD 4
 
-/* Gaps of up to this many bytes that are no longer than the run before them are packed too, because their
- * lines are read anyway. Not if runs are contiguous in the image too: without gaps, more of them form a
- * single run. */
+/* Gaps of up to this many bytes that are no longer than the run before them are packed together with the
+ * runs, because their lines are read anyway. This is not done if the runs' elements are contiguous in the
+ * image too: packed without gaps, more of them then form a single run. */
 #define GAP_MOST 32
 
 /* Returns the dimension with the smallest stride in the source that is not in the bitmap `taken`, or -1. */
@@ -67,7 +67,7 @@ bool tile_pack_init(struct tile_pack *ret, int64_t element, struct tile_dim *dim
 		taken |= UINT64_C(1) << d;
 	}
 	/* Leave a line between two runs, so that the same position in each falls into another set of the
-	 * cache. Short runs lie without gaps, as one run. */
+	 * cache. Short runs are packed without gaps, as one run. */
 	ret->pitch = ret->bytes;
 	if (ret->bytes >= CPU_LINE)
 		ret->pitch = divide_up_i64(ret->bytes, CPU_LINE) * CPU_LINE + CPU_LINE;
@@ -105,7 +105,7 @@ void tile_pack_run(const struct tile_pack *pack, char *packed, const char *src)
 
 /* ---- Planes ----------------------------------------------------------------------------------------- */
 
-/* Most dimensions of a pixel, each of which has two channels or more. */
+/* Maximum number of dimensions of a pixel: each has an extent of 2 or more, and all together at most 16. */
 #define PIXEL_DIMS 4
 
 /* Returns the dimension whose packed stride is `at`, or -1. */
@@ -211,7 +211,8 @@ void tile_turn_run(const struct tile_turn *turn, char *planes, const char *packe
 /* Bytes of the shortest row that is assembled by shuffles. */
 #define ROW_LEAST 16
 
-/* Most windows of 16 bytes: more than are needed for elements of one byte along a wrapped axis of three. */
+/* Maximum number of windows for each 16 bytes of a row: more than are needed for elements of one byte along a
+ * wrapped axis of three elements. */
 #define WINDOWS_MOST 8
 
 static bool is_windowed(const struct tile_border_dim *dim)
@@ -312,7 +313,7 @@ static void make_steps(struct tile_border *border, int64_t element)
 	}
 }
 
-/* Makes the loops over rows. part is the number of indices of the first dimension that a row has. */
+/* Makes the loops over rows. part is the number of indices of the first dimension that are in a row. */
 static void make_loops(struct tile_border *border, enum pad_mode mode, const struct tile_border_dim *dim,
                        int n, int64_t part)
 {
