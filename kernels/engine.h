@@ -56,7 +56,7 @@ struct engine_options {
 	bool drives;
 	/* The process is another program's. The engine installs no signal handlers and watches no files in
 	 * it, starts no thread before a job needs one, and sets engine->own. If memory fails while a job
-	 * touches it, the process is killed by a signal, as if the program had touched the memory itself. */
+	 * touches it, the process gets a SIGBUS, as if the program had touched the memory itself. */
 	bool is_guest;
 };
 
@@ -426,7 +426,7 @@ bool engine_cuda_has(uint64_t address);
 
 /* engine_cuda_context returns the CUDA context that is current in the calling thread, or NULL if there is
  * none or the program has initialized no driver. engine_cuda_enter makes a context current in the calling
- * thread, which is to do work in the name of the thread that called engine_cuda_context. If the program has
+ * thread, which is to do work on behalf of the thread that called engine_cuda_context. If the program has
  * destroyed the context, the calls that follow fail. */
 void *engine_cuda_context(void);
 void engine_cuda_enter(void *context);
@@ -585,9 +585,10 @@ static inline struct plan_places engine_places(const struct engine *engine, stru
 int engine_prepare(struct engine *engine, const struct transform_spec *spec, struct plan_places places,
                    struct engine_plan **ret, struct error *err);
 
-/* The two halves of engine_prepare, for a caller that makes plans on another thread. The key must have been
- * made by plan_key_init from places that engine_places has reduced. engine_hash_key sets the key's hash if it
- * has none, and engine_find_plan does the same. engine_find_plan returns NULL if there is no such plan. */
+/* The two halves of engine_prepare, for a caller that makes the plan later or on another thread if it is not
+ * found. The key must have been made by plan_key_init from places that engine_places has reduced.
+ * engine_hash_key sets the key's hash if it has none. engine_find_plan returns NULL if there is no such plan;
+ * the key's hash is then set too. */
 void engine_hash_key(const struct engine *engine, struct plan_key *key);
 struct engine_plan *engine_find_plan(struct engine *engine, struct plan_key *key);
 int engine_make_plan(struct engine *engine, struct plan_key *key, const struct transform_spec *spec,

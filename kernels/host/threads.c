@@ -45,8 +45,8 @@ uint32_t threads_for(uint32_t cpus, const char *root)
 	return least > 1 ? (uint32_t)least : 1;
 }
 
-/* The kernel refuses a mask that has no room for all CPUs that the machine could have, so larger ones are
- * tried. */
+/* The kernel refuses a mask that is too small for all CPUs that the machine could have, so larger and larger
+ * ones are tried. */
 static uint32_t count_affinity(void)
 {
 	int r = -1;

@@ -39,7 +39,7 @@ ON_BOTH_SIDES uint64_t divide_by(uint64_t a, const struct divisor *by)
 	return (uint32_t)((a * by->factor) >> by->shift);
 }
 
-/* Does the same for a and n that must be below 2^31. */
+/* Does the same for a and n, both of which must be below 2^31. */
 ON_BOTH_SIDES uint32_t divide_u32(uint32_t a, const struct divisor *by)
 {
 	return (uint32_t)(((uint64_t)a * by->factor) >> by->shift);

@@ -226,7 +226,7 @@ static int check_repeated(const struct transform *t, const struct overlap_repeat
 }
 
 /* Returns the least distance between two of the layers, whose offsets must be sorted, and sets *ret_regular
- * to whether all distances between neighbors are equal. */
+ * to whether all distances between neighbours are equal. */
 static int128 least_distance(const int64_t *sorted, uint32_t layers, bool *ret_regular)
 {
 	int128 least = (int128)sorted[1] - sorted[0];

@@ -2,13 +2,16 @@
 /* The formulas by which every engine converts the bits of one element type to those of another. A lane is one
  * number; the formulas have no branches, so that they work on a single lane and on a vector of lanes alike.
  *
- * A file that includes this one must first define these macros: - LANE(name): the name of a function. -
- * LANE_FN: the qualifiers of a function. - LANE_U32, LANE_I32, LANE_F32: types of 32-bit lanes. - LANE_U64,
- * LANE_I64, LANE_F64: types of as many 64-bit lanes. Without LANE_F64, no function of 64-bit types is
- * defined. - LANE_MASK32(c), LANE_MASK64(c): all ones in each lane in which the comparison c holds, else 0. -
- * LANE_BITS32(f), LANE_BITS64(f): the bits of floating-point lanes. - LANE_FLOAT32(u), LANE_FLOAT64(u): the
- * floating-point lanes that have these bits. - LANE_AS(type, x): each lane of x converted to the type as C
- * does.
+ * A file that includes this one must first define these macros:
+ * - LANE(name): the name of a function.
+ * - LANE_FN: the qualifiers of a function.
+ * - LANE_U32, LANE_I32, LANE_F32: types of 32-bit lanes.
+ * - LANE_U64, LANE_I64, LANE_F64: types of as many 64-bit lanes. Without LANE_F64, no function of 64-bit
+ * types is defined.
+ * - LANE_MASK32(c), LANE_MASK64(c): all ones in each lane in which the comparison c holds, else 0.
+ * - LANE_BITS32(f), LANE_BITS64(f): the bits of floating-point lanes.
+ * - LANE_FLOAT32(u), LANE_FLOAT64(u): the floating-point lanes that have these bits.
+ * - LANE_AS(type, x): each lane of x converted to the type as C does.
  *
  * The file defines functions FROM_to_TO, which take and return small formats as their bits in 32-bit lanes.
  * All round to nearest even. A NaN keeps its sign and the leading bits of its payload, and its payload never

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks slices and covers destinations. A message has room for a few hundred slices, so each destination is
- * compared with every other slice. Boxes are subtracted dimension by dimension, the outermost first, so that
- * what is left keeps long runs of contiguous elements for as long as possible. */
+/* Checks slices and covers destinations. A message can hold only a few hundred slices, so each destination is
+ * simply compared with every other slice. Boxes are subtracted dimension by dimension, the outermost first,
+ * so that what is left keeps long runs of contiguous elements for as long as possible. */
 #include "reshard.h"
 
 #include <inttypes.h>

@@ -52,9 +52,9 @@ struct cover {
 	 * giver. */
 	const uint32_t *distance;
 	uint64_t *given;     /* elements given so far, by giver; zeroed by the caller */
-	uint32_t *candidate; /* room for n_sources */
+	uint32_t *candidate; /* space for n_sources numbers */
 	uint32_t most_rests;
-	struct box *rest; /* room for most_rests boxes */
+	struct box *rest; /* space for most_rests boxes */
 	uint32_t most_pieces;
 	uint32_t n_pieces; /* number of pieces of all boxes so far */
 	struct cover_piece *piece;
@@ -83,8 +83,8 @@ struct slice {
 struct slices {
 	uint32_t n_destinations;
 	uint32_t n;          /* number of slices, destinations and sources */
-	struct slice *slice; /* room for n slices, which the caller owns */
-	struct box *box;     /* room for n boxes, which the caller owns */
+	struct slice *slice; /* space for n slices, which the caller owns */
+	struct box *box;     /* space for n boxes, which the caller owns */
 	int rank;
 	uint64_t steps; /* value of overlap_steps before the request */
 };

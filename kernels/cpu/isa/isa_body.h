@@ -515,7 +515,7 @@ static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
 		}                                                                              \
 	}
 
-/* Defines a function that writes CPU_LINE / element pixels, and less than 16 bytes beyond them. */
+/* Defines a function that writes CPU_LINE / element pixels, and fewer than 8 bytes beyond them. */
 #define DEFINE_MERGE_BLOCK(element, C)                                                                      \
 	static inline TARGET void merge_block_##element##_##C(                                              \
 	    char *dst, const char *src, const int64_t *col, int64_t channels, VECTOR mask)                  \

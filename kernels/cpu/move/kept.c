@@ -75,7 +75,7 @@ static void give_room(struct kept_plans *kept, long long bytes)
 	atomic_fetch_sub(&kept->bytes, bytes);
 }
 
-/* Reserves room for a node. Returns false if there is none. */
+/* Reserves `bytes` bytes of what may be kept for a node. Returns false if fewer are left. */
 static bool take_room(struct kept_plans *kept, long long bytes)
 {
 	if (atomic_load(&kept->bytes) > KEPT_MOST - bytes || atomic_load(kept->room) < bytes)

@@ -14,9 +14,9 @@
 
 /* ---- Rows: copied, repeated, reversed --------------------------------------------------------------- */
 
-/* Runs of at least STREAM_MIN bytes are written past the cache. Shorter ones consist mostly of their first
- * and last lines, which are written through the cache anyway; an exception are runs that are STREAM_LINES or
- * more whole lines. */
+/* Runs of at least STREAM_MIN bytes are written past the cache. Shorter runs consist mostly of their first
+ * and last lines, which are written through the cache anyway. They are written past it only if they consist
+ * of STREAM_LINES or more whole lines. */
 #define STREAM_MIN   512
 #define STREAM_LINES 2
 

@@ -102,7 +102,7 @@ struct move {
 	struct kept_plans *kept;             /* those of struct move_place */
 	bool stream;                         /* the destination is written past the cache */
 	uint32_t unit;                       /* bytes of a unit (microkernel.h) */
-	/* address of the first unit in the destination; src is that in the source */
+	/* Address of the first unit in the destination; src is that in the source. */
 	char *dst;
 	const char *src;
 	int rank;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses tiles, predicts costs, and chooses a strategy.
  *
- * While a tile is chosen, the runs of both sides grow in turns: next is always the one that has less of the
- * length that it wants. A cost is that of a copy, plus for each line that is moved: more the shorter the runs
- * are to which the line belongs on either side, and the cost of the instructions that permute it. The model
- * is fitted to all candidates of 185 random cases of 16 to 48 MiB on Zen 3 with AVX2, with one and two
- * threads (tests/bench/EXPERIMENTS.md).
+ * While a tile is chosen, the runs of both sides grow in turns: the side whose run is further from its wanted
+ * length is next. The cost of a line that is moved is that of copying it, plus an amount that is the larger
+ * the shorter the runs are to which the line belongs on either side, plus that of the instructions that
+ * permute it. The model is fitted to all candidates of 185 random cases of 16 to 48 MiB on Zen 3 with AVX2,
+ * with one and two threads (tests/bench/EXPERIMENTS.md).
  */
 #include "cpu_choice.h"
 

@@ -23,7 +23,7 @@
 /* ---- Index lists ------------------------------------------------------------------------------------ */
 
 /* Each entry of a list of blocks is read once, checked and stored, one group of entries at a time. A list in
- * a region is a client's memory, which may change or fail. There, only index_list_read reads the list, and it
+ * a region is a client's memory, which may change or fail: only index_list_read reads such a list, and it
  * must run under a guard (fault.h). */
 #define INDEX_LIST_GROUP 1024 /* entries */
 

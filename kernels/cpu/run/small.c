@@ -204,8 +204,8 @@ struct small_plan *small_plan_find(const struct task *task, struct small_memo *m
 	if (is_whole(ring, memo))
 		return plan_at(ring, memo->at);
 	memo->has_plan = false;
-	/* The plan is made the second time that the layout is seen. After that it is tried less and less
-	 * often, in case there is no room for all of the plans. */
+	/* The plan is made the second time that the layout is seen. After that, making it is tried less and
+	 * less often, because there may not be enough space for the plans of all layouts in use. */
 	memo->seen++;
 	if (task->plan->n_subregions > MOST_STEPS || memo->seen < 2 || memo->seen & (memo->seen - 1))
 		return NULL;

@@ -5,7 +5,7 @@
  * Planning a small transform takes as long as moving it. A layout that is seen for the first time is
  * therefore moved by strategies that are planned fast. When it comes again, its plan is made with more care,
  * by tiles if those are faster, and is kept in the scratch memory of the owner's thread; the layout's memo
- * (struct small_memo) says where. If there is no room, the oldest plan is overwritten.
+ * (struct small_memo) says where. If the space for such plans is used up, the oldest plan is overwritten.
  */
 #ifndef KERNELS_CPU_RUN_SMALL_H
 #define KERNELS_CPU_RUN_SMALL_H

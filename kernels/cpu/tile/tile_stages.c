@@ -226,8 +226,8 @@ static int64_t source_of(const struct tile_border_dim *dim, enum pad_mode mode, 
 	return loop_nest_window_source(&window, mode, i);
 }
 
-/* Returns how many indices of the dimension a row takes, at most `most`: a whole window, or 0 if there is no
- * room for it. */
+/* Returns how many indices of the dimension a row takes, at most `most`: a whole window, or 0 if that has
+ * more than `most` indices. */
 static int64_t part_of(const struct tile_border_dim *dim, int64_t most)
 {
 	if (is_windowed(dim))
