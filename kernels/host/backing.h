@@ -33,8 +33,8 @@
  * page counts as present. */
 bool holes_is_mapped(const void *address);
 
-/* Open and close what holes_watch and holes_is_mapped need from the kernel. Calls are counted: only the first
- * holes_init and the last holes_deinit have an effect. */
+/* holes_init opens what holes_watch and holes_is_mapped need from the kernel, and holes_deinit closes it.
+ * Calls are counted: only the first holes_init and the last holes_deinit have an effect. */
 void holes_init(void);
 void holes_deinit(void);
 

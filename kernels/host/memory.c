@@ -243,7 +243,7 @@ static int check_unwatched(const struct engine_handle *handle, struct error *err
 	return 0;
 }
 
-/* Checks that a file whose mapping cannot be watched need not be watched. */
+/* Checks that a mapping of the file can be watched for holes, or need not be. */
 static int check_pages(const struct engine_handle *handle, enum sharing sharing, struct error *err)
 {
 	uint64_t page = holes_page_bytes(handle->fd);

@@ -130,7 +130,7 @@ uint64_t blocks_bits(const struct engine_blocks *blocks, uint64_t dst, uint64_t 
 /* Sets the layers of the side to those of a table. */
 void blocks_use_table(struct engine_blocks_side *side, struct layer_table *table);
 
-/* Returns the memory of a layer. the_move is the memory of the move's side. */
+/* Returns the memory of a layer of the side. the_move is the move's memory on that side. */
 struct engine_memory *blocks_memory(const struct engine_blocks_side *side, uint32_t layer,
                                     struct engine_memory *the_move);
 

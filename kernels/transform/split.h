@@ -63,9 +63,10 @@ struct split_part {
 };
 
 /* Divides a transform into parts. spec has the tensors as they are, but perm, before and after for the views.
- * Refuses what transform_init refuses, a split of a dimension that does not exist or into blocks of less than
- * one element, incomplete blocks within blocks, pads of dimensions that a split made, an incomplete last
- * block of the source with a mode other than constant, and more than SPLIT_MAX_PARTS parts. */
+ * Besides what transform_init refuses, it refuses a split of a dimension that does not exist or into blocks
+ * of less than one element, incomplete blocks within blocks, pads of dimensions that a split made, an
+ * incomplete last block of the source with a mode other than constant, and more than SPLIT_MAX_PARTS
+ * parts. */
 int split_init(struct split *ret, const struct transform_spec *spec, const struct split_list *dst,
                const struct split_list *src, struct error *err);
 

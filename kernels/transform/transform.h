@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one operation of the service: dst[...] = pad(cast(permute(src, perm) * scale + bias), before, after,
- * mode, value), with NumPy's meaning. Without a cast, elements are moved as they are. Instead of using a
- * given scale and bias, a transform may compute scales on the way (amax).
+ * mode, value), where each function means what it means in NumPy. Without a cast, elements are moved as they
+ * are. Instead of using a given scale and bias, a transform may compute scales on the way (amax).
  *
  * transform_init validates a request once, without addresses, and reduces it to axes in the destination's
  * order with strides in bytes. Everything that follows (subregions, loop nests, plans) is derived from the

@@ -42,8 +42,8 @@ typedef void cpu_store_fn(char *dst, const void *lanes, int64_t n);
  * results is NaN. */
 typedef bool cpu_arithmetic_fn(void *to, const void *a, const void *b, int64_t n);
 
-/* Returns the largest of n elements of a floating type without their signs, as an integer: that of a NaN is
- * larger than that of an infinity, which is larger than those of all numbers. */
+/* Returns the largest magnitude of n elements of a floating type, as an integer: the bits of an element
+ * without its sign. By these integers NaN is above infinity, and infinity above all numbers. */
 typedef uint32_t cpu_magnitude_fn(const char *src, int64_t n);
 
 struct cpu_converters {
@@ -161,9 +161,9 @@ struct cpu_isa {
 	void (*merge[CPU_SHIFTS - 1])(char *dst, const char *src, const int64_t *col, int64_t channels,
 	                              int64_t n);
 
-	/* Write whole lines past the cache; dst must be a multiple of 64. fill_lines repeats one line.
-	 * copy_lines also prefetches the lines `ahead` bytes after those of src, because they will be copied
-	 * next; if ahead is 0, it prefetches nothing. */
+	/* These functions write whole lines past the cache; dst must be a multiple of 64. fill_lines repeats
+	 * one line. copy_lines also prefetches the lines `ahead` bytes after those of src, because they will
+	 * be copied next; if ahead is 0, it prefetches nothing. */
 	void (*copy_lines)(char *dst, const char *src, int64_t lines, int64_t ahead);
 	void (*fill_lines)(char *dst, const char *line, int64_t lines);
 

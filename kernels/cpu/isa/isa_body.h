@@ -50,7 +50,8 @@ static inline TARGET void store16(char *p, vec16 v)
 	memcpy(p, &v, 16);
 }
 
-/* Interleave the low or high halves of two 16-byte vectors, by elements of 1, 2, 4 or 8 bytes. */
+/* These macros interleave the low or high halves of two 16-byte vectors, by elements of 1, 2, 4 or 8
+ * bytes. */
 #ifdef __clang__
 #define MERGE(type, a, b, ...) ((vec16)__builtin_shufflevector((type)(a), (type)(b), __VA_ARGS__))
 #else

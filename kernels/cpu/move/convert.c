@@ -150,7 +150,8 @@ static const char *operand_lanes(struct converting *c, int which, const char *ba
 	return lanes;
 }
 
-/* Calculates into `to` and returns it. NaNs are made the same on all machines. */
+/* Multiplies or adds, as function[c->lane] does, n lanes at `from` and at `operand`. Writes the results to
+ * `to` and returns `to`. NaNs are made the same on all machines. */
 static char *calculate(const struct converting *c, cpu_arithmetic_fn *const *function, char *to,
                        const char *from, const char *operand, int64_t n)
 {

@@ -54,8 +54,8 @@ uint64_t kept_hash(const void *key, size_t n);
  * NULL. */
 const void *kept_find(const struct kept_plans *kept, const void *key, size_t n, uint64_t hash);
 
-/* Keeps a copy of a plan if there is room; every thread can then find it. Two threads may both add a plan
- * with the same key. kept may be NULL. */
+/* Keeps a copy of a plan of `bytes` bytes if the limits allow that; every thread can then find it. Two
+ * threads may both add a plan with the same key. kept may be NULL. */
 void kept_add(struct kept_plans *kept, const void *key, size_t n, uint64_t hash, const void *plan,
               size_t bytes);
 

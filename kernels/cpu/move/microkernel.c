@@ -627,7 +627,7 @@ static void stage_transpose(const struct microkernel *microkernel)
  */
 
 /* The unit that a microkernel moves as one: an element, or a short run that is contiguous on both sides.
- * `rank` is the number of the nest's dimensions that are left. */
+ * `rank` is the number of the nest's other dimensions. */
 struct units {
 	uint32_t bytes;
 	int rank;
@@ -703,7 +703,7 @@ static bool plan_rows(struct move *move, const struct loop_nest *nest, const str
 	return true;
 }
 
-/* If the source does not run along the column dimension, the dimension that it runs along becomes the row
+/* If another dimension than the column dimension has the smallest stride in the source, it becomes the row
  * dimension. */
 static bool plan_strided(struct move *move, const struct loop_nest *nest, const struct move_place *place,
                          const struct cpu_tile *tile)

@@ -165,8 +165,8 @@ struct cpu_strategy {
 	/* Returns whether the strategy is legal for the nest. */
 	bool (*probe)(const struct loop_nest *nest);
 
-	/* Returns the predicted cost (cpu_choice.h). NULL: the cost is not predicted, and no other strategy
-	 * is better. */
+	/* Returns the predicted cost (cpu_choice.h). NULL: the cost is not predicted, and if the strategy is
+	 * the first legal one, no other is considered. */
 	double (*cost)(const struct loop_nest *nest, const struct cpu_tile *tile);
 
 	/* Sets the strategy's dimensions, tiles and pieces of a move. The move already has the dimensions of

@@ -70,7 +70,7 @@ struct partitioner {
 };
 
 /* Returns the approximate cost of a transform in bytes: the bytes of the lines that it touches on the side
- * where they are more, plus an amount for each subregion, or INT64_MAX if that overflows. */
+ * where it touches more, plus an amount for each subregion, or INT64_MAX if that overflows. */
 int64_t task_cost(const struct transform *transform, const struct cpu_plan *plan);
 
 /* Returns subregion i. It is computed into *room unless the plan holds it. */

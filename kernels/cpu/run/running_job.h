@@ -39,7 +39,8 @@ struct index_list_group {
 	struct index_list_entry entry[INDEX_LIST_GROUP];
 };
 
-/* Reads the entries from `first` on into *ret, and counts in blocks those that are skipped. */
+/* Reads a group of entries, from entry `first` on, into *ret, and adds those that are skipped to the counts
+ * in *blocks. */
 void index_list_read(struct engine_blocks *blocks, uint64_t first, struct index_list_group *ret);
 
 /* Returns the number of entries without a -1 in a list that lies in host memory (index). */
@@ -53,7 +54,7 @@ bool index_list_names_nothing(const struct engine_job *job);
  * (index). */
 struct fault_range index_list_range(const struct engine_blocks *blocks);
 
-/* Sets ret to the memory of dst and of src in which the blocks of a layer lie. */
+/* Sets ret[0] to the memory of dst, and ret[1] to that of src, in which the blocks of a layer lie. */
 void index_list_layer_ranges(const struct engine_job *job, uint32_t layer, struct fault_range ret[2]);
 
 /* Sets the addresses of the blocks of an entry in a layer. */
@@ -121,8 +122,8 @@ struct work_item {
 	uint32_t n;
 	struct partition partition;
 
-	/* For blocks and partitions of blocks: the work item moves the same blocks in several layers, or a
-	 * partition of one block. */
+	/* For WORK_ITEM_BLOCKS: the layers, in each of which the same blocks are moved. For a partition of a
+	 * block: the block's layer. */
 	uint32_t layer; /* first layer; while the blocks are moved, the current one */
 	uint32_t layers;
 	struct index_list_entry entry[WORK_ITEM_BLOCKS_MOST];
@@ -131,8 +132,8 @@ struct work_item {
 /* Clears the result of a new job. Its moves have the status CANCELED until they have been done. */
 void running_job_clear(struct engine_job *job);
 
-/* Starts a cleared job, of which at most `threads` threads take work items. *tuning must live as long as
- * *running. */
+/* Starts a job that running_job_clear has cleared. At most `threads` threads may take its work items. *tuning
+ * must live as long as *running. */
 void running_job_start(struct running_job *running, struct engine_job *job, const struct cpu_tuning *tuning,
                        uint32_t threads);
 

@@ -452,8 +452,8 @@ static void assemble(const struct small *small)
 	small->tuning->isa->fence();
 }
 
-/* Returns whether the move is contiguous on both sides. A single element that is repeated has one subregion
- * too, but is not. */
+/* Returns whether the move is contiguous on both sides. A single source element that is repeated makes one
+ * subregion too, but is not contiguous. */
 static bool is_one_run(const struct engine_move *move)
 {
 	const struct transform *t = move->transform;
@@ -580,7 +580,8 @@ void small_run(struct engine_job *job, const struct cpu_tuning *tuning, struct c
 {
 	struct small small = { .tuning = tuning, .scratch = scratch };
 	bool is_one = !job->blocks && !job->moves;
-	/* Prefetch before the clock is read, because that takes as long as memory takes to answer. */
+	/* Prefetch before the clock is read, because reading the clock takes as long as memory takes to
+	 * answer. */
 	if (is_one)
 		aim_at_move(&small, &job->move);
 	uint64_t start_ns = clock_ns();

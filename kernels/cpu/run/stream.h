@@ -106,7 +106,7 @@ struct engine_stream {
 
 	/* The fields below are used by the owner's thread alone (crew.h). */
 	struct owns *owns;
-	struct own *own; /* crew of its owner that the stream belongs to; NULL: the engine's crew */
+	struct own *own; /* the owner's crew, if the stream belongs to it; NULL: the engine's crew */
 	uint64_t jobs;   /* number of jobs that were submitted to the stream's crew and not reaped */
 	/* First job that waits to be submitted to the owner's crew; linked by next. */
 	struct engine_job *held;
@@ -133,7 +133,8 @@ void stream_post(struct engine_stream *stream, struct engine_job *job);
 /* Ends a job that has not been submitted, with the status that it has. */
 void stream_end(struct engine_stream *stream, struct engine_job *job);
 
-/* Moves the stream, which must be idle, to another set of streams and to an owner that these know. */
+/* Moves the stream, which must be idle, to the set of streams `to`, and to `owner`, which must be an owner in
+ * that set. */
 void stream_move(struct engine_stream *stream, struct streams *to, struct engine_owner *owner);
 
 void stream_cancel(struct engine_stream *stream);

@@ -197,7 +197,8 @@ static void extend_cols(struct tile_choice *choice, int64_t enough, int64_t most
 }
 
 /* Takes rows first, as many as a square of short elements or a line of long ones has, then columns, then
- * whatever rows are left. What could belong to either goes to the side that lacks it. */
+ * whatever rows are left. Thus a dimension that could belong to either goes to the one that has too few
+ * indices. */
 static void choose_tables(struct tile_choice *choice)
 {
 	struct tile_fill *fill = choice->fill;
@@ -227,7 +228,8 @@ static double panel_cost(int64_t unit)
 	return 6 - __builtin_ctzll((uint64_t)unit);
 }
 
-/* Makes the tables a panel. Returns false if it would not have a whole square, or would be too small. */
+/* Makes a panel of the rows and columns in the tables. Returns false if the panel would not have a whole
+ * square, or would be too small. */
 static bool take_panel(struct tile_choice *choice)
 {
 	struct tile_fill *fill = choice->fill;
@@ -414,10 +416,11 @@ static void few_cols_run(const struct tile_fill *fill, char *image, const char *
 
 /* ---- Tables ----------------------------------------------------------------------------------------- */
 
-/* Dense tables of fewer units cost more in calls than a second table does. */
+/* If a dense table would have fewer units than this, its calls cost more than the second table that
+ * TILE_SPARSE needs. */
 #define DENSE_LEAST 32
 
-/* Shuffles of fewer bytes also cost more in calls. */
+/* Shuffles of fewer bytes than this are not used either, because of the cost of their calls. */
 #define SHUFFLE_LEAST 64
 
 /* Takes dimensions, innermost first, and lists the offsets of their units, at most `most`, in a table. If

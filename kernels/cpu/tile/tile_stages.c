@@ -252,9 +252,9 @@ bool tile_border_is_cheap(int64_t element, const struct tile_border_dim *dim, in
 	return have * element >= ROW_LEAST;
 }
 
-/* Takes dimensions into the row as long as the image is contiguous and the table has room. Returns the number
- * of elements. *ret_d is the first dimension that is not in the row, or of which only *ret_part indices
- * are. */
+/* Takes dimensions into the row as long as the image is contiguous and the table can hold their offsets.
+ * Returns the number of elements. *ret_d is the first dimension that is not in the row, or of which only
+ * *ret_part indices are. */
 static int64_t take_row(struct tile_border *border, int64_t element, enum pad_mode mode,
                         const struct tile_border_dim *dim, int n, int *ret_d, int64_t *ret_part)
 {
