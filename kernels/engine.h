@@ -152,13 +152,15 @@ struct engine_owner {
 	uint64_t ns;
 	TAILQ_HEAD(fair_streams, fair_stream) ready; /* streams whose job can go on */
 	TAILQ_ENTRY(engine_owner) entry;
-	/* The next fields are used by an engine that runs several jobs of one owner at once. */
+	/* The next fields are used by an engine that runs several jobs of one owner at once. They count those
+	 * jobs: `running` all of them, `staging` those that take more than a single launch or copy, and
+	 * `running_bytes` the bytes of those that are neither long nor urgent. */
 	uint32_t running;
 	uint32_t staging;
 	uint64_t running_bytes;
 	uint32_t long_jobs;
-	struct stream_slot *long_slot; /* slot that the owner's long jobs share; valid while long_jobs > 0 */
-	uint32_t urgent_jobs;          /* number of urgent long jobs, which pass the others */
+	struct stream_slot *long_slot; /* stream slot that these long jobs share; valid while long_jobs > 0 */
+	uint32_t urgent_jobs;          /* urgent jobs; they are long too, but pass other long jobs */
 	/* Until this time of the monotonic clock, in ns, wake-ups for this owner are assumed to be slow,
 	 * because the last one was. Accessed atomically. */
 	uint64_t slow_wakes_until_ns;
