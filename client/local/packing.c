@@ -292,7 +292,7 @@ struct block_transfer {
 	uint64_t n_along;   /* chunks along the entries of a layer */
 };
 
-/* The entries and the layers of a list that one chunk has. */
+/* The part of a list that one chunk covers: n entries from `entry` on, in `layers` layers from `layer` on. */
 struct run {
 	uint64_t entry, n;
 	uint32_t layer, layers;

@@ -29,7 +29,7 @@
  * mapped. The engine asks the driver about the parts off the loop.
  */
 
-/* A zero-initialised struct has no parts. */
+/* A zero-initialized struct has no parts. */
 struct region_parts {
 	uint32_t n;
 	struct engine_part *list;

@@ -72,7 +72,7 @@ struct chores {
 	void *arg;
 };
 
-/* Initialises *chores. on_idle(arg) is called on the loop whenever the last chore has ended. */
+/* Initializes *chores. on_idle(arg) is called on the loop whenever the last chore has ended. */
 void chores_start(struct chores *chores, uv_loop_t *loop, struct accounts *accounts, struct stalls *stalls,
                   void (*on_idle)(void *arg), void *arg);
 

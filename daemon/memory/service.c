@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Initialisation and description of the service, probes of its engines, and the watch for threads that do not
- * return from users' memory. */
+/* Initialization and description of the service, probes of its engines, and the watch for threads that hang
+ * on an access to a user's memory. */
 #include "service.h"
 
 #include <inttypes.h>

@@ -81,12 +81,12 @@ struct service {
 	uint64_t start_ns;     /* start of the service in ns since the epoch */
 };
 
-/* Initialises the fields that need neither the loop nor an engine. *service must be zeroed. A clock of NULL
+/* Initializes the fields that need neither the loop nor an engine. *service must be zeroed. A clock of NULL
  * stands for clock_uv. */
 void service_init(struct service *service, const struct limits *limits, const struct clock *clock);
 
 /* Prepares the watch for threads that do not return from users' memory (struct stalls). The loop must have
- * been initialised. */
+ * been initialized. */
 void service_start_stalls(struct service *service);
 
 /* Returns "cpu" or "cuda". */

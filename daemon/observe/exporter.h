@@ -65,7 +65,7 @@ struct exporter {
 /* Listens on the socket that a service manager passed for metrics. If there is none, listens on kept, a
  * socket from before a restart within the process (-1: none); if there is neither, at address. Does nothing
  * if address is NULL and there is no socket. Takes over kept: it is closed and its file removed if it is not
- * used, and on failure. service->loop must have been initialised. Returns 0 or an error. */
+ * used, and on failure. service->loop must have been initialized. Returns 0 or an error. */
 int exporter_open(struct exporter *exporter, struct service *service, int kept, const char *address,
                   struct error *err);
 

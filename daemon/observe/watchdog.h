@@ -22,7 +22,7 @@ struct notify {
 	uv_timer_t watchdog; /* runs if the service manager has enabled its watchdog */
 };
 
-/* Initialises *notify and its timer. service->loop must have been initialised. path is borrowed, and must
+/* Initializes *notify and its timer. service->loop must have been initialized. path is borrowed, and must
  * outlive notify. */
 void notify_init(struct notify *notify, struct service *service, const char *path);
 

@@ -66,7 +66,7 @@ void fair_queue_charge(struct fair_queue *fair_queue, struct engine_owner *owner
 /* ---- Lists of jobs ---------------------------------------------------------------------------------- */
 
 /* A list of jobs in order, linked by `next`: those that wait in a stream, or those that have ended and wait
- * for the owner to reap them. An initialised list must not be moved in memory. */
+ * for the owner to reap them. An initialized list must not be moved in memory. */
 struct job_list {
 	struct engine_job *first;
 	struct engine_job **end;

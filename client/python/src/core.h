@@ -496,8 +496,8 @@ struct resolved {
 	/* The place of each layer of blocks. Owned. NULL: the layers begin at dst_place or src_place. */
 	struct tma_place *dst_places, *src_places;
 	struct tma_operands operands; /* places of scale, bias and what amax writes */
-	/* Owned. NULL, unless the request is REQUEST_ITEMS, or runs a plan that has operands or results,
-	 * which runs as a single item. */
+	/* Owned. NULL unless the request is REQUEST_ITEMS, or the run of a plan with operands or results;
+	 * such a run is sent as a single item. */
 	struct tma_item *items;
 	struct resolved *each; /* the request of each of the n_items items; owned */
 	size_t n_items;

@@ -2,8 +2,8 @@
 """Adapts callers' arrays: finds the Tensor of each, which describes its memory, and its Kind, which makes results of
 the same library.
 
-The methods of a kind import its library only when they are given an object of that library, so that the library is
-loaded already.
+The methods of a kind import its library only when they are given an object of that library. By then, the caller has
+loaded it.
 """
 
 from __future__ import annotations

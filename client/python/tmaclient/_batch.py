@@ -22,8 +22,8 @@ _ELEMENTS = 4000  # maximum number of MessagePack elements for the moves in one 
 
 
 class Collector(Verbs):
-    """The common base of batches. Its verbs are those of Client, but the moves run together at the end of the block.
-    Each verb takes the keywords that convert; the others are given to the batch."""
+    """The common base of batches. It has the verbs of Client, but the moves run together at the end of the block. Each
+    verb takes the keywords of conversions; all other keywords are given once, to the batch."""
 
     _name = "tmaclient.Batch"
 

@@ -205,7 +205,7 @@ class Client(Runner):
         engine: str | None = None,
         **casting: Unpack[Keywords],
     ) -> Plan:
-        """Returns how the service would move a transform, without moving it. engine: "cpu" or "cuda", whether or not
+        """Returns how the service would run a transform, without running it. engine: "cpu" or "cuda", whether or not
         the service uses it; None: the one that it uses. Sizes and strides are in bytes, and times in nanoseconds, as in
         the output of tmactl explain."""
         return Plan(self._core, self._plan_move(src, permute, pad, mode, value, out, Casting(**casting)), engine)

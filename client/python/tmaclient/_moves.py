@@ -424,8 +424,8 @@ def _flat_pairs(given: Any) -> list[Any]:
 
 
 def _listed(given: Any, name: str, most: int) -> Any:
-    """Returns a list of numbers as an array of int64. most: number of blocks, for the error of a number that does not
-    fit into int64."""
+    """Returns a list of numbers as an array of int64. most: number of blocks, which the error names if a number does
+    not fit into int64."""
     try:
         return _int64(given)
     except OverflowError:

@@ -165,8 +165,8 @@ def _tensors(conversion: Conversion | None) -> tuple[Any, ...]:
 
 
 class _Prepared(Move):
-    """The move of a run of a plan. Its request runs the plan if the service reaches the arrays; otherwise it is staged
-    in chunks like any other move."""
+    """A move that is made by running a plan. If the service can access the arrays, its request runs the plan;
+    otherwise the move is staged in chunks like any other."""
 
     __slots__ = ("_of", "_prepared", "_sides")
 

@@ -409,7 +409,7 @@ class _Staged:
 
 
 def fill_border(staged: _Staged, d: int) -> None:
-    """Fills the border of dimension d, which was cut, over the full extent of all other dimensions: with the constant,
+    """Fills the border of dimension d, which is divided into chunks, over all other dimensions: with the constant,
     or with copies of the elements inside."""
     dst, mode = staged.move.dst, staged.move.mode
     low, high, end = staged.low[d], staged.high[d], dst.shape[d]

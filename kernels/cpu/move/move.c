@@ -386,8 +386,8 @@ struct box {
 };
 
 /* Returns the first index of dimension d in a piece, and sets *ret_to to the end of its indices. Must be
- * called for the dimensions from the innermost to the outermost; *piece is what is left of the piece's
- * number. */
+ * called for the dimensions from the innermost to the outermost. At the first call, *piece is the piece's
+ * number; each call divides it by the number of ranges of its dimension. */
 static int64_t next_range(const struct move *move, int d, int64_t *piece, int64_t *ret_to)
 {
 	const struct move_dim *dim = &move->dim[d];

@@ -555,7 +555,7 @@ static bool has_odd_runs(const struct loop_nest *nest)
 	return inner->src == nest->element && run < 16 && run & (run - 1) && longest_row(nest) >= ROW_LEAST;
 }
 
-/* Shrinks the tiles to the least that windows need. */
+/* Shrinks each tile to the minimum: the whole extent of a padded dimension, and 1 element of any other. */
 static void shrink_tiles(struct move *move)
 {
 	for (int d = 0; d < move->rank; d++)

@@ -77,7 +77,7 @@ DEVICE uint32_t write_turned(const convert_args &args, const convert_tile &tile,
 	return rest;
 }
 
-/* Turns a thread's part. Returns a mask of the rows that it has not written. */
+/* Converts and transposes this thread's part. Returns a mask of the rows that it has not written. */
 template <int S, int D>
 DEVICE uint32_t turn_part(const convert_args &args, const convert_tile &tile, const turned_part &part)
 {

@@ -187,7 +187,7 @@ DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned c
 /* The offset of the barrier, behind the maximum number of rows and notes. */
 constexpr uint32_t short_barrier_at = SHORT_TILE_BYTES + ROWS_THREADS * SHORT_NOTE_BYTES;
 
-/* Initialises the thread block's barrier. The __syncthreads() in take_move makes all threads wait for it. */
+/* Initializes the thread block's barrier. The __syncthreads() in take_move makes all threads wait for it. */
 DEVICE void begin_short(unsigned char *shared)
 {
 	if (threadIdx.x == 0) {

@@ -479,7 +479,7 @@ static int launch_row_blocks(struct launcher *launcher, CUstream stream, const s
                              const struct block_list *list, struct error *err)
 {
 	const uint64_t run = (uint64_t)tma->dim[0].n, slots = divide_up_u64(run, ROW_BYTES);
-	struct blocks_rows_long_args all; /* the entries stay uninitialised if the list is in memory */
+	struct blocks_rows_long_args all; /* the entries stay uninitialized if the list is in memory */
 	struct blocks_rows_args *args = &all.blocks;
 
 	*args = (struct blocks_rows_args){ .list = *list,

@@ -61,11 +61,11 @@ struct map_cache {
 	_Atomic uint64_t n_entries;
 };
 
-/* Initialises a cache for up to `capacity` maps, which may be 0. The seed is random, so that clients cannot
+/* Initializes a cache for up to `capacity` maps, which may be 0. The seed is random, so that clients cannot
  * provoke collisions. Returns 0 or NO_MEMORY, in which case nothing remains allocated. */
 int map_cache_init(struct map_cache *cache, uint64_t capacity, uint64_t seed, struct error *err);
 
-/* Frees a cache. The cache may be zeroed instead of initialised. */
+/* Frees a cache. The cache may be zeroed instead of initialized. */
 void map_cache_deinit(struct map_cache *cache);
 
 /* Sets *ret to the layout's tensor map at the address. Returns 0, INVALID_ARGUMENT with every rule that the

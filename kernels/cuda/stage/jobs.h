@@ -387,7 +387,7 @@ uint32_t pack_slots_share(const struct pack_slots *slots);
 struct pack_slot *pack_slots_take(struct pack_slots *slots);
 void pack_slots_give(struct pack_slots *slots, struct pack_slot *slot);
 
-/* Returns a list with at least `bytes` bytes of uninitialised pinned memory, or NULL if there is no memory.
+/* Returns a list with at least `bytes` bytes of uninitialized pinned memory, or NULL if there is no memory.
  * The slots must be open. */
 struct pack_list *pack_slots_take_list(struct pack_slots *slots, size_t bytes, struct error *err);
 void pack_slots_give_list(struct pack_slots *slots, struct pack_list *list);

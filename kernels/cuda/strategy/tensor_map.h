@@ -67,7 +67,7 @@ enum tensor_map_l2 { TENSOR_MAP_L2_NONE, TENSOR_MAP_L2_64B, TENSOR_MAP_L2_128B, 
 
 enum tensor_map_fill { TENSOR_MAP_FILL_ZERO, TENSOR_MAP_FILL_NAN };
 
-/* A tensor map without its address. Dimensions are innermost first. Initialise it with zeros: array entries
+/* A tensor map without its address. Dimensions are innermost first. Initialize it with zeros: array entries
  * beyond the rank must be 0 so that equal layouts have equal keys. */
 struct tensor_map_layout {
 	enum tensor_map_type type;

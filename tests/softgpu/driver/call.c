@@ -28,7 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 static struct {
-	bool initialised;
+	bool initialized;
 	pid_t process; /* the process that called cuInit */
 	CUresult stuck[MOST_DEVICES];
 	unsigned long long calls;
@@ -148,7 +148,7 @@ static CUresult check(enum entry entry, int device)
 			call_stick(device, state.fail_with);
 		return state.fail_with;
 	}
-	if (needs >= NEEDS_INIT && !state.initialised)
+	if (needs >= NEEDS_INIT && !state.initialized)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (needs >= NEEDS_HEALTH && device != NO_DEVICE && state.stuck[device] != CUDA_SUCCESS)
 		return state.stuck[device];
@@ -160,7 +160,7 @@ static CUresult check(enum entry entry, int device)
  * does not use is left to another process. */
 static void look_for_loss(void)
 {
-	FILE *file = state.initialised && *state.lose ? fopen(state.lose, "re") : NULL;
+	FILE *file = state.initialized && *state.lose ? fopen(state.lose, "re") : NULL;
 	char line[64];
 	int device, result = CUDA_ERROR_LAUNCH_FAILED;
 	if (!file)
@@ -228,7 +228,7 @@ static CUresult init(unsigned int flags)
 	if (!links_init())
 		return CUDA_ERROR_INVALID_VALUE;
 	launch_init();
-	state.initialised = true;
+	state.initialized = true;
 	state.process = getpid();
 	return CUDA_SUCCESS;
 }
@@ -364,7 +364,7 @@ void call_sleep_until(uint64_t ns)
 static void start_over(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	state.initialised = false;
+	state.initialized = false;
 }
 
 __attribute__((constructor)) static void watch_forks(void)

@@ -351,8 +351,9 @@ class Stage:
             raise InternalError(f"the stage has failed: {self._broken!r}")
 
     def stats(self) -> dict[str, Any]:
-        """Returns counts of what is under way: transfers; slots that are free, and slots that were "left" to peers that
-        may still write to them; offers that no receive has matched; and the bytes moved on the wire so far."""
+        """Returns the stage's counters: the transfers under way, the slots that are free, the slots that are "left" to
+        peers which may still write to them, the offers that no receive has matched, and the bytes sent and received
+        so far."""
         with self._lock:
             return {
                 "sends": len(self._senders),
