@@ -224,8 +224,8 @@ class Inexact:
         self._count += int(match[1])
 
     def collect(self, run: Callable[[], None]) -> None:
-        """Calls run(), which runs a request. If that raises an OutOfRangeError, adds the number of elements that the error
-        reports to the count."""
+        """Calls run(), which runs a request. If that raises an OutOfRangeError, adds the number of elements that the
+        error reports to the count."""
         try:
             run()
         except OutOfRangeError as e:

@@ -47,7 +47,7 @@ template <int STAGES> struct tile_ring {
 	{
 	}
 
-	/* Initialises the barriers. One thread calls it, and all others wait for that thread. `readers` is
+	/* Initializes the barriers. One thread calls it, and all others wait for that thread. `readers` is
 	 * the number of threads that call release for each tile. */
 	DEVICE_MEMBER void init(uint32_t readers)
 	{

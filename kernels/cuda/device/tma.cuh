@@ -132,7 +132,7 @@ DEVICE void barrier_init(barrier *b, uint32_t arrivals)
 	             : "memory");
 }
 
-/* Makes the initialised barriers visible to the TMA and the cluster. The thread that initialised them must
+/* Makes the initialized barriers visible to the TMA and the cluster. The thread that initialized them must
  * call it after the last barrier_init, and a __syncthreads() or a cluster barrier must follow. */
 DEVICE void barrier_init_fence()
 {

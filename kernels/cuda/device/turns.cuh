@@ -22,7 +22,7 @@ struct turn {
  * threads wrote there is visible to the TMA.
  *
  * A turn's number and parity share a register, because some kernels have none to spare. For the same reason,
- * a kernel must initialise on every path what it reads on any path; otherwise the value would occupy
+ * a kernel must initialize on every path what it reads on any path; otherwise the value would occupy
  * registers from one turn to the next.
  */
 template <typename MOVE> DEVICE void take_turns(uint32_t all, const MOVE &move)
