@@ -23,9 +23,9 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/* What becomes of the mapping of a client's file. UNPINNED: no device pins it. TO_PIN: a device is about to
- * pin it. VIEWED: another process of the service has populated the file. LOOSE: a device pins it later, once
- * the file is sealed. */
+/* This says what becomes of the mapping of a client's file. UNPINNED: no device pins it. TO_PIN: a device is
+ * about to pin it. VIEWED: another process of the service has populated the file. LOOSE: a device pins it
+ * later, once the file is sealed. */
 enum sharing { UNPINNED, TO_PIN, VIEWED, LOOSE };
 
 /* The half-open range of the file that a mapping covers, in bytes. */

@@ -96,7 +96,7 @@ const struct memory_chunk *memory_chunks_find(const struct memory_chunks *chunks
 enum alias {
 	ALIAS_NONE, /* the ranges share no byte */
 	ALIAS_ONE,  /* byte x of a's memory is byte x + *ret_shift of b's wherever both are in the ranges */
-	/* As ALIAS_ONE, but only in some allocations; elsewhere the ranges' bytes are different ones. */
+	/* This is ALIAS_ONE in some allocations only; elsewhere the ranges' bytes are different ones. */
 	ALIAS_SOME,
 	ALIAS_MANY, /* the ranges share bytes at several different shifts */
 };

@@ -36,7 +36,7 @@ int transform_split_of(const struct msg_transform *params, struct split *ret, st
 /* Returns whether the request has a scale, a bias or an amax. */
 bool transform_has_operands(const struct msg_transform *params);
 
-/* What a request says about one operand of its transform. */
+/* Holds all that a request says about one operand of its transform. */
 struct request_operand {
 	bool is_given;
 	bool is_tensor; /* The operand is given, and is not a number. */

@@ -50,7 +50,7 @@ struct split {
 	struct split_rest rest[2 * SPLIT_MAX]; /* those of the destination come first */
 	int n_parts;
 	int largest; /* index of the part with the most elements */
-	/* Which piece of each ragged dimension a part covers. */
+	/* This tells which piece of each ragged dimension a part covers. */
 	uint8_t piece[SPLIT_MAX_PARTS][2 * SPLIT_MAX];
 };
 

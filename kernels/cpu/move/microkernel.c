@@ -263,8 +263,8 @@ static void microkernel_strided(const struct microkernel *microkernel)
  * each part falls into another set of the cache. */
 #define GAP CPU_LINE
 
-/* The same limits for transposes that are staged in scratch. With huge pages, runs of 1 or 4 KiB are as fast,
- * within noise (tests/bench/EXPERIMENTS.md). */
+/* These are the limits for transposes that are staged in scratch memory. With huge pages, runs of 1 or 4 KiB
+ * are as fast, within noise (tests/bench/EXPERIMENTS.md). */
 #define STAGE_RUN  2048
 #define STAGE_ROWS 512
 

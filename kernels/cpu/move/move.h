@@ -62,8 +62,8 @@ struct cpu_tile;
 struct engine_explanation;
 struct family_rules;
 
-/* What a move does about the scales of blocks (amax.h). AMAX_WHOLE finds the magnitudes of whole blocks and
- * converts these at once; AMAX_REDUCE finds the largest magnitudes, and AMAX_CONVERT then converts. */
+/* This says how a move handles the scales of blocks (amax.h). AMAX_WHOLE finds the magnitudes of whole blocks
+ * and converts these at once; AMAX_REDUCE finds the largest magnitudes, and AMAX_CONVERT then converts. */
 enum amax_pass {
 	AMAX_NONE, /* the move computes no scales */
 	AMAX_WHOLE,
@@ -90,8 +90,8 @@ struct move_dim {
 	 * window. */
 	int64_t before, source;
 	int64_t scale, bias; /* strides of a conversion's operands in bytes */
-	/* The same as in struct loop_nest_dim. If pieces contain whole blocks, skew is also added to indices,
-	 * so that pieces begin with a block. */
+	/* This means the same as in struct loop_nest_dim. If pieces contain whole blocks, skew is also added
+	 * to indices, so that pieces begin with a block. */
 	int64_t block, skew, to_scale, to_inverse;
 	int64_t to_magnitude; /* distance of the next block in the move's magnitudes, in elements */
 };

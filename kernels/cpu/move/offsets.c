@@ -21,8 +21,8 @@
 #define BOX_BYTES   2048
 #define MANY_PIXELS CPU_LINE /* bytes of a channel */
 
-/* The same bound for rows that run backwards. The microkernel reverses this many bytes at a time: uint8 rows
- * of 16 bytes have 0.70 of memcpy's speed by the microkernel, and 0.28 by tables. */
+/* This is the bound for rows that run backwards. The microkernel reverses this many bytes at a time: uint8
+ * rows of 16 bytes have 0.70 of memcpy's speed by the microkernel, and 0.28 by tables. */
 #define REVERSED_BYTES 16
 
 /* A transpose by squares of 16 bytes a side pays off if at least one in WORTH_SQUARES of a square's elements

@@ -162,7 +162,7 @@ static void choose_tile(struct cpu_tile *tile, const struct loop_nest *nest, con
 		else
 			grow(&src, tile, nest, false, &room);
 	}
-	/* What the tile may still grow goes to the dimensions with the smallest strides in the
+	/* The tile grows as far as it still may along the dimensions with the smallest strides in the
 	 * destination. */
 	int64_t units = 1;
 	for (int d = nest->rank - 1; d >= 0 && room >= 2; d--) {

@@ -22,9 +22,9 @@
  * for 256 bytes, 1.25 and 0.55 for 384 bytes. */
 #define RUN_LONG 128
 
-/* The same limit for destinations that are written through the cache, where partial lines cost less. Speeds
- * with windows relative to those without, for 1 to 6 MiB on the same machine: 1.1 to 1.8 for runs of 1 to 4
- * bytes, 0.8 to 1.4 for 6 bytes, 0.4 to 0.8 for 12 bytes and more. */
+/* This is the limit for destinations that are written through the cache, where partial lines cost less.
+ * Speeds with windows relative to those without, for 1 to 6 MiB on the same machine: 1.1 to 1.8 for runs of 1
+ * to 4 bytes, 0.8 to 1.4 for 6 bytes, 0.4 to 0.8 for 12 bytes and more. */
 #define RUN_LONG_CACHED 4
 
 /* A border is moved as a subregion if its run in the destination has at least this many bytes. Not

@@ -134,7 +134,7 @@ struct permute_args {
 	uint32_t exact;
 	/* Divides by the number of chunks that lanes step through for a row: the row's own, or a few more. */
 	struct divisor by_chunks;
-	/* The same divisor for tiles in which no run of the destination begins or ends. */
+	/* This is the divisor for tiles in which no run of the destination begins or ends. */
 	struct divisor by_inner_chunks;
 	/* Binary logarithm of the number of rows in a group, which are read together; 0 except for WORDS. */
 	uint32_t log_group;

@@ -212,7 +212,8 @@ void permute_lay_out(struct permute_tile *tile)
 #define MOST_ENTRIES  16 /* entries of a chunk */
 /* Entries of each chunk that are sampled while arrangements are compared. */
 #define FEW_SAMPLES 1
-/* The same for the best arrangements. Three are sampled where the entries do not divide evenly. */
+/* Entries of each chunk that are sampled for the best arrangements. Three are sampled where the entries do
+ * not divide evenly. */
 #define MORE_SAMPLES 2
 /* First lane of the warp that is sampled besides the first warp. */
 #define SECOND_WARP (5 * WARP_THREADS)
