@@ -442,6 +442,45 @@ Test(offload, a_list_of_the_device_that_is_not_there_yet)
 	}
 }
 
+/* Copies take some time on the stand-in device, so that a kernel behind one does not start at once. */
+static void open_slow(void)
+{
+	setenv("SOFTGPU_COPY_US", "50000", 1);
+	open_all();
+}
+
+/* Copies of other streams may be queued before that of the list, even such as wait for the calling thread. */
+Test(offload, a_list_of_the_device_that_does_not_come, .init = open_slow)
+{
+	struct list list = kept_list(true, 8);
+	int tries = 20; /* This thread may be kept from running for as long as a copy takes. */
+
+	offloads.limits = small_limits;
+	offloads.fetch_ns = 1;
+	while (tries > 0 && move_list(&list, stream)) {
+		cuda(cuStreamSynchronize(stream));
+		tries--;
+	}
+	cr_assert_gt(tries, 0, "the call waits for the list");
+	offloads.fetch_ns = UINT64_C(60000000000);
+	cr_assert(move_list(&list, stream));
+	check_and_free(&list);
+}
+
+/* A list that is written anew after the check does not change what is gathered. */
+Test(offload, a_list_of_the_device_that_changes_after_the_check, .init = open_slow)
+{
+	struct list list = kept_list(true, 8);
+	CUstream other;
+
+	offloads.limits = small_limits;
+	cuda(cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0));
+	cr_assert(move_list(&list, stream));
+	cuda(cuStreamWriteValue64(other, list.kept, UINT64_MAX, 0));
+	check_and_free(&list);
+	cuda(cuStreamDestroy(other));
+}
+
 /* No copy crosses the end of an allocation, although the next layer may begin there. */
 Test(offload, layers_in_adjacent_allocations)
 {
