@@ -32,35 +32,24 @@ static int add_tensor(struct role *roles, int n, const struct role *role)
 	return n + 1;
 }
 
-static int add_operand(struct role *roles, int n, const struct role *role, bool is_given)
-{
-	return is_given && !(role->operand->has & F(operand, number)) ? add_tensor(roles, n, role) : n;
-}
-
 /* Sets roles to the tensors that the request has, except empty ones, and returns their number. */
 static int roles_of(const struct msg_transform *t, const struct request_places *places,
                     struct role roles[STAGING_MOST])
 {
-	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
-	const struct role dst = { "dst", &t->dst, NULL, &places->dst, true, true };
-	const struct role src = { "src", &t->src, NULL, &places->src, false, true };
-	const struct role scale = { "scale", NULL, &t->scale, &places->operand[ROLE_SCALE], false, false };
-	const struct role bias = { "bias", NULL, &t->bias, &places->operand[ROLE_BIAS], false, false };
-	const struct role amax_scale = { "amax.scale", &t->amax.scale,
-		                         NULL,         &places->operand[ROLE_AMAX_SCALE],
-		                         true,         false };
-	const struct role inverse = { "amax.inverse", &t->amax.inverse,
-		                      NULL,           &places->operand[ROLE_AMAX_INVERSE],
-		                      true,           false };
-	int n = add_tensor(roles, 0, &dst);
+	const struct msg_operand *const operands[ROLE_COUNT] = {
+		[ROLE_SCALE] = &t->scale, [ROLE_BIAS] = &t->bias
+	};
+	const struct msg_tensor *const tensors[ROLE_COUNT] = {
+		[ROLE_AMAX_SCALE] = &t->amax.scale, [ROLE_AMAX_INVERSE] = &t->amax.inverse
+	};
+	int n = add_tensor(roles, 0, &(struct role){ "dst", &t->dst, NULL, &places->dst, true, true });
 
-	n = add_tensor(roles, n, &src);
-	n = add_operand(roles, n, &scale, t->has & F(transform, scale));
-	n = add_operand(roles, n, &bias, t->has & F(transform, bias));
-	if (amax & F(amax, scale))
-		n = add_tensor(roles, n, &amax_scale);
-	if (amax & F(amax, inverse))
-		n = add_tensor(roles, n, &inverse);
+	n = add_tensor(roles, n, &(struct role){ "src", &t->src, NULL, &places->src, false, true });
+	for (enum operand_role i = 0; i < ROLE_COUNT; i++)
+		if (request_operand(t, i).is_tensor)
+			n = add_tensor(roles, n,
+			               &(struct role){ role_names[i], tensors[i], operands[i],
+			                               &places->operand[i], role_is_written(i), false });
 	return n;
 }
 
